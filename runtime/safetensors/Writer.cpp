@@ -124,12 +124,19 @@ Status writeSafetensors(const std::string &path, const std::vector<SafetensorsWr
     return failed("cannot write");
   }
   const bool direct = exists && !S_ISREG(info.st_mode);
-  static std::atomic<unsigned> counter{0};
   const std::string folder = target.substr(0, target.rfind('/') + 1); // empty where the path has no '/'
-  const std::string beside =
-      direct ? target : folder + ".rl-" + std::to_string(::getpid()) + "-" + std::to_string(counter++) + ".tmp";
-
-  int fd = ::open(beside.c_str(), direct ? O_WRONLY | O_CLOEXEC : O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  static std::atomic<unsigned> counter{0};
+  std::string beside = target;
+  int fd = -1;
+  if (direct)
+    fd = ::open(target.c_str(), O_WRONLY | O_CLOEXEC);
+  // A name may be left over from a process of the same id that was killed: then the next one.
+  for (int attempt = 0; !direct && fd < 0 && attempt < 1000; ++attempt) {
+    beside = folder + ".rl-" + std::to_string(::getpid()) + "-" + std::to_string(counter++) + ".tmp";
+    fd = ::open(beside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (fd < 0 && errno != EEXIST)
+      break;
+  }
   if (fd < 0)
     return failed("cannot write");
   bool ok = writeAll(fd, header.data(), header.size());

@@ -33,7 +33,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   }
   if (total > size)
     std::abort();
-  static volatile unsigned sink;
+  [[maybe_unused]] static volatile unsigned sink;
   sink = sum; // so that the reads are not optimised away
   return 0;
 }

@@ -382,6 +382,14 @@ TEST_F(SafetensorsTest, AFailedWriteLeavesWhatWasThere) {
   EXPECT_EQ(filesInFolder(), 1u);
 }
 
+TEST_F(SafetensorsTest, LeftoversOfAKilledWriterAreNoObstacle) {
+  char data[4] = {1, 2, 3, 4};
+  for (int i = 0; i < 100; ++i)
+    write(".rl-" + std::to_string(::getpid()) + "-" + std::to_string(i) + ".tmp", "left over");
+  EXPECT_TRUE(writeSafetensors(path("out"), {{"a", {DType::F32, {}}, data}}).ok());
+  EXPECT_EQ(filesInFolder(), 101u);
+}
+
 TEST_F(SafetensorsTest, WritesThroughLinksAndToDevices) {
   char data[4] = {1, 2, 3, 4};
   std::vector<SafetensorsWrite> tensors{{"a", {DType::F32, {}}, data}};
