@@ -1,0 +1,77 @@
+// Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// One elementwise op to arith and math on vectors. Knows nothing of indices, loops, memory or targets beyond what the
+// mathematics needs: every emitter (pointwise, rows, epilogues) writes its bodies with it.
+#pragma once
+
+#include "compiler/lower/common/MathExpansion.h"
+#include "ir/graph/Graph.h"
+
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/Value.h"
+
+namespace rl {
+
+/// The value of a tensor for V consecutive elements (a vector), or for one element that all of them share (a scalar). A
+/// float of 16 bits or fewer has its storage bits (`raw`: i16, i8), its f32 value (`wide`), or both; other types have `raw`
+/// alone: f32, the integers (u8 as i8), bool as i1.
+struct Lane {
+  DType dtype = DType::F32;
+  mlir::Value raw, wide;
+  std::optional<Scalar> literal;
+};
+
+class BodyEmitter {
+public:
+  BodyEmitter(mlir::OpBuilder &builder, mlir::Location loc, MathTarget target, bool strict)
+      : b(builder), loc(loc), target(target), strict(strict) {}
+
+  /// The result of an op of class Unary, Binary or Ternary. `result` is its element type.
+  Lane emit(const Node &node, llvm::ArrayRef<Lane> operands, DType result);
+
+  /// From and to what memory holds: bool is i8 there.
+  Lane fromMemory(mlir::Value loaded, DType);
+  mlir::Value toMemory(Lane &, DType);
+  /// The MLIR type of one element in memory.
+  mlir::Type memoryType(DType);
+
+  Lane constant(Scalar, DType);
+  /// An integer (i32 or i64, never negative) that iota yields, as `dtype`.
+  Lane fromIndex(mlir::Value index, DType dtype);
+  /// lanes[i] ? a : b with the representations of a and b kept where both have them.
+  Lane select(mlir::Value cond, Lane a, Lane b);
+  mlir::Value splatTo(mlir::Value v, int64_t lanes);
+  /// Where the f32 value of a float lane is needed.
+  mlir::Value wide(Lane &);
+  /// The lane as element type `to`, by the rules of `cast`.
+  Lane cast(Lane, DType to, bool saturate);
+
+  mlir::OpBuilder &builder() { return b; }
+
+private:
+  mlir::Value floatOf(Lane &);                   ///< any type -> f32
+  mlir::Value integerOf(Lane &, DType to);       ///< integers and bool -> the integer type `to`
+  mlir::Value boolOf(Lane &);                    ///< any type -> i1: is it not zero
+  Lane makeFloat(mlir::Value f32, DType);
+  Lane makeRaw(mlir::Value raw, DType dtype) { return {dtype, raw, {}, {}}; }
+  mlir::Value constF32(float, mlir::Value like);
+  mlir::Value constInt(int64_t, mlir::Value like);
+  mlir::Value math(MathFn, mlir::ValueRange args, DType result);
+  void unify(llvm::MutableArrayRef<mlir::Value>);
+  Lane floatUnary(const Node &, Lane, DType result);
+  Lane integerUnary(const Node &, Lane, DType result);
+  Lane floatBinary(const Node &, mlir::Value x, mlir::Value y, DType result);
+  Lane integerBinary(const Node &, mlir::Value x, mlir::Value y, DType compute, DType result);
+  Lane clamp(const Node &, Lane, DType result);
+  mlir::Value integerPow(mlir::Value base, mlir::Value exponent, bool isSigned);
+  mlir::Value intToFloatForNarrowing(mlir::Value, bool isSigned);
+  mlir::Value floatToInt(mlir::Value f32, DType to);
+
+  mlir::OpBuilder &b;
+  mlir::Location loc;
+  MathTarget target;
+  bool strict;
+};
+
+} // namespace rl

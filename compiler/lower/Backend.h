@@ -1,0 +1,18 @@
+// Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// LLVM's side of lowering: optimise a module and generate PTX or an object.
+#pragma once
+
+#include "compiler/lower/Lower.h"
+
+namespace llvm {
+class Module;
+}
+
+namespace rl {
+
+/// Verifies, optimises and generates. `irText`, where not null, receives the optimised LLVM IR.
+Result<std::string> generateCode(llvm::Module &, const CodeTarget &, std::string *irText);
+
+} // namespace rl

@@ -1,0 +1,349 @@
+// Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "passes/plan/Trace.h"
+
+#include <algorithm>
+
+namespace rl {
+
+using index::Context;
+using index::Expr;
+
+namespace {
+
+/// A value wanted at an index, in a scope and under a guard.
+struct Want {
+  ValueId value;
+  IndexTuple index;
+  uint32_t scope, guard;
+};
+
+struct Key {
+  ValueId value;
+  uint32_t guard;
+  IndexTuple index;
+  bool operator==(const Key &) const = default;
+};
+struct KeyHash {
+  size_t operator()(const Key &k) const {
+    size_t h = k.value * 0x9E3779B97F4A7C15ull + k.guard;
+    for (Expr e : k.index)
+      h = (h ^ reinterpret_cast<size_t>(e.sum)) * 0x9E3779B97F4A7C15ull;
+    return h;
+  }
+};
+
+class Tracer {
+public:
+  explicit Tracer(const TraceRequest &request) : request(request), graph(*request.graph) {}
+  Result<Trace> run();
+
+private:
+  /// A value being evaluated: its operands are wanted one after the other.
+  struct Frame {
+    Want want;
+    bool started = false;
+    std::vector<Want> wants;
+    Instance made;
+    size_t next = 0;
+  };
+
+  uint32_t find(const Want &);
+  Status start(Frame &);
+  void startPieces(Frame &, const std::vector<index::Guarded> &);
+  uint32_t finish(Frame &);
+  Result<uint32_t> evaluate(Want);
+  uint32_t guardWith(uint32_t guard, const std::vector<Condition> &more);
+  bool isAncestor(uint32_t scope, uint32_t of) const {
+    for (; of != kNone; of = trace.scopes[of].parent)
+      if (of == scope)
+        return true;
+    return false;
+  }
+  bool dependsOnLane(Expr e) const { return trace.laneDim >= 0 && ctx->expand(e).dependsOn(trace.laneDim); }
+
+  const TraceRequest &request;
+  const Graph &graph;
+  Trace trace;
+  Context *ctx = nullptr;
+  std::unordered_map<Key, std::vector<uint32_t>, KeyHash> memo;
+};
+
+uint32_t Tracer::find(const Want &w) {
+  auto it = memo.find(Key{w.value, w.guard, w.index});
+  if (it == memo.end())
+    return kNone;
+  for (uint32_t i : it->second)
+    if (isAncestor(trace.instances[i].scope, w.scope))
+      return i;
+  return kNone;
+}
+
+uint32_t Tracer::guardWith(uint32_t guard, const std::vector<Condition> &more) {
+  std::vector<Condition> all = trace.guards[guard];
+  for (const Condition &c : more)
+    if (std::find(all.begin(), all.end(), c) == all.end())
+      all.push_back(c);
+  for (uint32_t i = 0; i < trace.guards.size(); ++i)
+    if (trace.guards[i] == all)
+      return i;
+  trace.guards.push_back(std::move(all));
+  return static_cast<uint32_t>(trace.guards.size() - 1);
+}
+
+/// Decides what a value needs: nothing (a load, a creation), operands at indices, or pieces.
+Status Tracer::start(Frame &f) {
+  f.started = true;
+  const Value &value = graph.values[f.want.value];
+  f.made.value = f.want.value;
+  f.made.index = f.want.index;
+  f.made.scope = f.want.scope;
+  f.made.guard = f.want.guard;
+  if (value.kind != Value::Result || request.boundary[f.want.value]) {
+    f.made.linear = index::address(*ctx, f.want.index, value.type.shape);
+    f.made.uniform = !dependsOnLane(f.made.linear);
+    if (f.made.uniform) {
+      bool guardVaries = false;
+      for (const Condition &c : trace.guards[f.want.guard])
+        guardVaries |= dependsOnLane(c.expr);
+      f.made.uniform = !guardVaries;
+    }
+    return {};
+  }
+  const Node &node = graph.nodes[value.node];
+  f.made.node = value.node;
+  f.made.guard = 0;
+  const std::vector<int64_t> &shape = value.type.shape;
+  auto want = [&](const Operand &o, IndexTuple at) { f.wants.push_back({o.value, std::move(at), f.want.scope, f.want.guard}); };
+  OpClass cls = opInfo(node.op).cls;
+  switch (cls) {
+  case OpClass::Unary:
+  case OpClass::Binary:
+  case OpClass::Ternary:
+    for (const Operand &o : node.inputs)
+      if (!o.isLiteral())
+        want(o, index::broadcastIndex(*ctx, f.want.index, shape, graph.type(o.value).shape));
+    return {};
+  case OpClass::Creation:
+    return {};
+  case OpClass::Shape:
+    break;
+  default:
+    return unsupported(node.pointer(), graph.describe(value.node) + " is not a pointwise or layout op");
+  }
+  const std::vector<int64_t> &from = graph.type(node.inputs[0].value).shape;
+  const Attrs &a = node.attrs;
+  switch (node.op) {
+  case OpKind::Reshape:
+  case OpKind::Unsqueeze:
+  case OpKind::Squeeze:
+    want(node.inputs[0], index::reshapeOperand(*ctx, f.want.index, shape, from));
+    return {};
+  case OpKind::Permute:
+    want(node.inputs[0], index::permuteOperand(f.want.index, a.dims));
+    return {};
+  case OpKind::Expand:
+    want(node.inputs[0], index::broadcastIndex(*ctx, f.want.index, shape, from));
+    return {};
+  case OpKind::Slice:
+    want(node.inputs[0], index::sliceOperand(*ctx, f.want.index, a.dim, a.start, a.step));
+    return {};
+  case OpKind::Flip:
+    want(node.inputs[0], index::flipOperand(*ctx, f.want.index, from, a.dims));
+    return {};
+  case OpKind::Pad: {
+    startPieces(f, {index::padOperand(*ctx, f.want.index, a.low, from)});
+    return {};
+  }
+  case OpKind::Cat: {
+    std::vector<int64_t> extents;
+    for (const Operand &o : node.inputs)
+      extents.push_back(graph.type(o.value).shape[a.dim]);
+    std::vector<index::Guarded> pieces;
+    for (size_t i = 0; i < extents.size(); ++i)
+      pieces.push_back(index::catOperand(*ctx, f.want.index, a.dim, extents, i));
+    startPieces(f, pieces);
+    return {};
+  }
+  default:
+    return unsupported(node.pointer(), graph.describe(value.node) + " has no index map");
+  }
+}
+
+/// Pieces of a cat (in order, covering everything) or of a pad (one, with what is outside given by the pad value). Pieces
+/// that no point reaches are dropped; conditions that always hold are dropped; a single piece that always holds is not a
+/// choice at all.
+void Tracer::startPieces(Frame &f, const std::vector<index::Guarded> &pieces) {
+  const Node &node = graph.nodes[f.made.node];
+  bool pad = node.op == OpKind::Pad;
+  struct Candidate {
+    ValueId value;
+    IndexTuple index;
+    std::vector<Condition> conditions;
+  };
+  std::vector<Candidate> kept;
+  bool covered = false;
+  for (size_t i = 0; i < pieces.size() && !covered; ++i) {
+    std::vector<Condition> conditions;
+    for (const Condition &c : pieces[i].conditions)
+      conditions.push_back(index::expanded(*ctx, c));
+    const TensorType &type = graph.type(node.inputs[i].value);
+    if (pieces[i].never() || type.elements() == 0)
+      continue;
+    covered = conditions.empty();
+    kept.push_back({node.inputs[i].value, pieces[i].index, std::move(conditions)});
+  }
+  // A cat's last piece is what is left; so its own conditions need no test.
+  if (!pad && !kept.empty())
+    covered = true;
+  bool lanesDiffer = false;
+  for (size_t i = 0; i < kept.size(); ++i)
+    for (const Condition &c : kept[i].conditions)
+      lanesDiffer |= dependsOnLane(c.expr);
+  size_t choices = kept.size() + (covered ? 0 : 1);
+  f.made.branches = choices > 1 && !lanesDiffer;
+  for (size_t i = 0; i < kept.size(); ++i) {
+    bool last = i + 1 == choices;
+    Instance::Piece piece;
+    piece.scope = f.want.scope;
+    uint32_t guard = f.want.guard;
+    if (f.made.branches) {
+      piece.scope = static_cast<uint32_t>(trace.scopes.size());
+      trace.scopes.push_back({f.want.scope, {}});
+    } else if (choices > 1) {
+      guard = guardWith(guard, kept[i].conditions);
+    }
+    if (!last)
+      piece.conditions = kept[i].conditions;
+    f.made.pieces.push_back(std::move(piece));
+    f.wants.push_back({kept[i].value, std::move(kept[i].index), f.made.pieces.back().scope, guard});
+  }
+  if (!covered) {
+    Instance::Piece piece;
+    piece.scope = f.want.scope;
+    f.made.pieces.push_back(piece);
+  }
+}
+
+uint32_t Tracer::finish(Frame &f) {
+  Instance &made = f.made;
+  if (made.node != kNone) {
+    const Node &node = graph.nodes[made.node];
+    if (opInfo(node.op).cls == OpClass::Creation) {
+      made.uniform = node.op == OpKind::Full || !dependsOnLane(made.index[node.attrs.dim]);
+    } else if (node.op == OpKind::Cat || node.op == OpKind::Pad) {
+      made.uniform = true;
+      for (size_t i = 0; i < f.wants.size(); ++i) {
+        made.pieces[i].instance = find(f.wants[i]);
+        made.uniform &= trace.instances[made.pieces[i].instance].uniform;
+        for (const Condition &c : made.pieces[i].conditions)
+          made.uniform &= !dependsOnLane(c.expr);
+      }
+    } else {
+      made.uniform = true;
+      size_t w = 0;
+      for (const Operand &o : node.inputs) {
+        made.operands.push_back(o.isLiteral() ? kNone : find(f.wants[w++]));
+        if (!o.isLiteral())
+          made.uniform &= trace.instances[made.operands.back()].uniform;
+      }
+    }
+  }
+  auto id = static_cast<uint32_t>(trace.instances.size());
+  trace.scopes[made.scope].order.push_back(id);
+  memo[Key{f.want.value, f.want.guard, f.want.index}].push_back(id);
+  trace.instances.push_back(std::move(made));
+  return id;
+}
+
+Result<uint32_t> Tracer::evaluate(Want root) {
+  if (uint32_t known = find(root); known != kNone)
+    return known;
+  std::vector<Frame> stack;
+  stack.push_back(Frame{std::move(root), false, {}, {}, 0});
+  uint32_t last = kNone;
+  while (!stack.empty()) {
+    Frame &f = stack.back();
+    if (!f.started)
+      RL_TRY(start(f));
+    bool pushed = false;
+    while (f.next < f.wants.size()) {
+      if (find(f.wants[f.next]) != kNone) {
+        ++f.next;
+        continue;
+      }
+      stack.push_back(Frame{f.wants[f.next], false, {}, {}, 0});
+      pushed = true;
+      break;
+    }
+    if (pushed)
+      continue;
+    if (trace.instances.size() >= request.maxInstances)
+      return unsupported({}, "more than " + std::to_string(request.maxInstances) + " values at distinct indices");
+    last = finish(f);
+    stack.pop_back();
+  }
+  return last;
+}
+
+Result<Trace> Tracer::run() {
+  trace.context = std::make_shared<Context>();
+  ctx = trace.context.get();
+  trace.lanes = request.lanes;
+  trace.elements = iterationElements(graph, request.outputs[0], request.splitCat);
+  trace.scopes.push_back({});
+  trace.guards.push_back({});
+  int64_t vectors = trace.elements / request.lanes;
+  trace.vectorDim = ctx->addDim(vectors);
+  Expr element = ctx->dim(trace.vectorDim);
+  if (request.lanes > 1) {
+    trace.laneDim = ctx->addDim(request.lanes);
+    element = ctx->add(ctx->mul(element, request.lanes), ctx->dim(trace.laneDim));
+  }
+  for (uint32_t o = 0; o < request.outputs.size(); ++o) {
+    ValueId v = request.outputs[o];
+    if (!request.splitCat) {
+      Want want{v, index::delinearize(*ctx, element, graph.type(v).shape), 0, 0};
+      RL_ASSIGN(uint32_t i, evaluate(std::move(want)));
+      trace.stores.push_back({i, o, element});
+      continue;
+    }
+    const Node &cat = graph.nodes[graph.values[v].node];
+    int64_t offset = 0;
+    for (const Operand &piece : cat.inputs) {
+      const std::vector<int64_t> &shape = graph.type(piece.value).shape;
+      IndexTuple at = index::delinearize(*ctx, element, shape);
+      RL_ASSIGN(uint32_t i, evaluate({piece.value, at, 0, 0}));
+      at[cat.attrs.dim] = ctx->add(at[cat.attrs.dim], offset);
+      trace.stores.push_back({i, o, index::address(*ctx, at, graph.type(v).shape)});
+      offset += shape[cat.attrs.dim];
+    }
+  }
+  if (ctx->overflowed())
+    return unsupported({}, "an index of a fused kernel does not fit 64 bits");
+  return std::move(trace);
+}
+
+} // namespace
+
+Result<Trace> tracePointwise(const TraceRequest &request) { return Tracer(request).run(); }
+
+int64_t iterationElements(const Graph &graph, ValueId output, bool splitCat) {
+  if (!splitCat)
+    return graph.type(output).elements();
+  return graph.type(graph.nodes[graph.values[output].node].inputs[0].value).elements();
+}
+
+bool isSplittableCat(const Graph &graph, ValueId v) {
+  if (graph.values[v].kind != Value::Result)
+    return false;
+  const Node &node = graph.nodes[graph.values[v].node];
+  if (node.op != OpKind::Cat || node.inputs.size() < 2 || node.inputs.size() > 8)
+    return false;
+  for (const Operand &o : node.inputs)
+    if (graph.type(o.value) != graph.type(node.inputs[0].value))
+      return false;
+  return graph.type(v).elements() > 0;
+}
+
+} // namespace rl

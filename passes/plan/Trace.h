@@ -1,0 +1,89 @@
+// Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What one thread of a fused pointwise kernel evaluates. A graph says which tensors there are; a trace says, for V
+// consecutive elements of the outputs, which elements of which tensors are computed, at which index, under which condition,
+// and in which order. The planner counts a trace to judge a group (work, bytes, registers); the emitter writes it down as
+// code. Both see the same one, so that what was judged is what is emitted. No MLIR here.
+//
+// An instance is a tensor's value at one index tuple. A tensor that is read at two indices (x and its flip) has two
+// instances; one that is read twice at the same index has one. `cat` and `pad` choose between pieces by conditions on the
+// index. A condition that all lanes of a vector share becomes a branch, and what is evaluated inside it lives in a scope of
+// its own; a condition that differs between lanes becomes a select, and the loads under it are guarded lane by lane.
+#pragma once
+
+#include "ir/graph/Graph.h"
+#include "ir/index/Layout.h"
+
+#include <memory>
+#include <unordered_map>
+
+namespace rl {
+
+using IndexTuple = index::Tuple;
+using index::Condition;
+
+struct Instance {
+  ValueId value = kNone;
+  NodeId node = kNone;              ///< kNone: a load of `value`
+  IndexTuple index;
+  index::Expr linear;               ///< of a load: element of the tensor, expanded
+  uint32_t scope = 0;
+  uint32_t guard = 0;               ///< of a load: place in Trace::guards; 0: none
+  bool uniform = false;             ///< the same for all lanes
+  std::vector<uint32_t> operands;   ///< instances, in the order of the node's operands; kNone for a literal
+
+  /// Of cat and pad: the first piece whose conditions hold gives the value; the last has none. `instance` kNone: the pad
+  /// value. `scope`: where a branch evaluates the piece; the instance's own scope where pieces are chosen by select.
+  struct Piece {
+    std::vector<Condition> conditions;
+    uint32_t scope = 0;
+    uint32_t instance = kNone;
+  };
+  std::vector<Piece> pieces;
+  bool branches = false;
+};
+
+struct TraceScope {
+  uint32_t parent = kNone;
+  std::vector<uint32_t> order; ///< instances in the order of evaluation
+};
+
+/// A result of the kernel: the instance and the element of the output that it is stored to.
+struct TraceStore {
+  uint32_t instance = kNone;
+  uint32_t output = 0; ///< place in the request's outputs
+  index::Expr linear;
+};
+
+struct Trace {
+  std::shared_ptr<index::Context> context;
+  int vectorDim = -1, laneDim = -1; ///< element = V * vectorDim + laneDim; laneDim -1 where V is 1
+  int64_t lanes = 1;
+  int64_t elements = 0;             ///< of the iteration space
+  std::vector<Instance> instances;
+  std::vector<TraceScope> scopes;
+  std::vector<std::vector<Condition>> guards; ///< [0] is empty
+  std::vector<TraceStore> stores;
+};
+
+struct TraceRequest {
+  const Graph *graph = nullptr;
+  std::vector<ValueId> outputs;     ///< all with the same number of elements (of a cat's pieces where `splitCat`)
+  std::vector<bool> boundary;       ///< by value: loaded, not computed
+  int64_t lanes = 1;
+  bool splitCat = false;            ///< every output is a cat of equal pieces: iterate over a piece, store all of them
+  size_t maxInstances = 1u << 20;
+};
+
+/// Errors: Code::Unsupported where the instances exceed the request's limit (layouts that make many distinct indices), or an
+/// op is not elementwise, layout or creation.
+Result<Trace> tracePointwise(const TraceRequest &);
+
+/// The elements of a request's iteration space.
+int64_t iterationElements(const Graph &, ValueId output, bool splitCat);
+
+/// Whether the value is a cat of two to eight pieces of the same type.
+bool isSplittableCat(const Graph &, ValueId);
+
+} // namespace rl
