@@ -27,4 +27,7 @@ std::string printGraph(const GraphSpec &);
 /// The spec of a resolved graph (static extents, all attributes written out); dead nodes stay. For packages and caches.
 GraphSpec specOf(const Graph &);
 
+/// The JSON Schema (2020-12) of graph files, made from the op table; graph.schema.json is a copy of it.
+std::string graphSchema();
+
 } // namespace rl
