@@ -119,7 +119,8 @@ enum class Granularity : uint8_t { Tensor, Axis, Token, Block };
 /// where length > 0; step may be negative).
 struct Attrs {
   bool tanhApproximation = false;           // gelu
-  DType dtype = DType::F32;                 // cast full iota quantize dequantize fake_quantize
+  DType dtype = DType::F32;                 // cast full iota quantize dequantize fake_quantize; out_dtype of matmul and
+                                            // scaled_matmul (without one: the type that the result has)
   bool saturate = true;                     // cast
   std::optional<Scalar> min, max;           // clamp
   std::vector<int64_t> shape;               // reshape expand full iota: the result's shape
@@ -174,6 +175,7 @@ struct AttrInfo {
   enum Type : uint8_t { Boolean, Integer, Number, ScalarValue, String, DTypeName, IntList, Shape } type;
   const char *name;
   bool required = false;
+  const char *choices = nullptr; ///< of a String or DTypeName: the words it may be, with '|' between; null: any
 };
 struct OpInfo {
   OpKind kind;
@@ -193,8 +195,10 @@ using DimValues = std::map<std::string, int64_t>;
 /// the node's output name in the message. `dims` must give every symbolic dimension a value within its range.
 Result<Graph> resolve(const GraphSpec &, const DimValues &dims = {});
 
-/// Checks a spec as far as it can be checked before the symbolic extents are known (it resolves it for the least and the
-/// greatest extents), and returns the types of inputs, parameters and outputs with -1 for an extent that is not fixed.
+/// Checks a spec as far as it can be checked before the symbolic extents are known: there must be extents within the ranges
+/// for which it resolves (the least, the greatest and some others are tried; the error is that of the least), and every
+/// dimension must be one of an input or a parameter. Returns the types of inputs, parameters and outputs with -1 for an
+/// extent that is not fixed.
 struct Signature {
   std::vector<std::pair<std::string, TensorType>> inputs, parameters, outputs;
 };
@@ -202,7 +206,7 @@ Result<Signature> checkSpec(const GraphSpec &);
 
 /// The extents of the symbolic dimensions, from the shapes that a call's inputs and parameters have (in the order of the
 /// spec). Errors: a rank or a fixed extent differs, a symbol has two values, a value out of its range, a symbol that no
-/// shape mentions; their pointer is "/tensor".
+/// shape mentions; their pointer is "/tensor", or "/dims/NAME" for the last.
 Result<DimValues> bindDims(const GraphSpec &, const std::vector<std::vector<int64_t>> &inputShapes,
                            const std::vector<std::vector<int64_t>> &parameterShapes);
 
@@ -223,11 +227,14 @@ Result<Inferred> inferNode(OpKind, const std::vector<OperandType> &operands, siz
 Result<std::vector<TensorType>> inferResults(OpKind, const std::vector<OperandType> &operands, size_t outputs,
                                              const Attrs &attrs);
 
-/// PyTorch's promote_types.
+/// PyTorch's promote_types. i8 with u8 is i32, as the format has no i16. An f8 type with another type has no common type in
+/// PyTorch: f32 here, and every op refuses such operands before it comes to that.
 DType promote(DType, DType);
-/// The type of a binary op's operands together, literals weak; nullopt where one is f8.
+/// The type of a binary op's operands together, literals weak; nullopt where one is f8 and where there are none. Literals
+/// alone: bool, i64 or f32.
 std::optional<DType> promoteOperands(const std::vector<OperandType> &);
-/// The type an elementwise node computes in: f32 for floats, else the promoted integer or bool type.
+/// The type an elementwise node computes in: f32 for floats and for what makes floats of integers (div, exp, ...), else the
+/// promoted integer or bool type (`where`: of its two branches). For clamp give the bounds as literal operands behind x.
 DType computeType(OpKind, const std::vector<OperandType> &);
 
 } // namespace rl
