@@ -28,18 +28,23 @@ static bool isRounded(Value value) {
   return function && function->hasAttr(kStrictAttr);
 }
 
+/// What an op that changes nothing folds to. A literal is weakly typed and its moved copy is not: that op stays.
+static OpFoldResult foldTo(Value source) {
+  return source.getDefiningOp<LiteralOp>() ? OpFoldResult() : OpFoldResult(source);
+}
+
 OpFoldResult MapOp::fold(FoldAdaptor) {
   if (getFn() != MapFn::Cast || getInputs().size() != 1)
     return {};
   Value input = getInputs()[0];
-  if (input.getType() != getType() || input.getDefiningOp<LiteralOp>() || !isRounded(input))
+  if (input.getType() != getType() || !isRounded(input))
     return {};
-  return input;
+  return foldTo(input);
 }
 
 OpFoldResult ReshapeOp::fold(FoldAdaptor) {
   if (getInput().getType() == getType())
-    return getInput();
+    return foldTo(getInput());
   if (auto inner = getInput().getDefiningOp<ReshapeOp>()) {
     getInputMutable().assign(inner.getInput());
     return getResult();
@@ -49,7 +54,7 @@ OpFoldResult ReshapeOp::fold(FoldAdaptor) {
 
 OpFoldResult ExpandOp::fold(FoldAdaptor) {
   if (getInput().getType() == getType())
-    return getInput();
+    return foldTo(getInput());
   if (auto inner = getInput().getDefiningOp<ExpandOp>()) {
     getInputMutable().assign(inner.getInput());
     return getResult();
@@ -60,7 +65,7 @@ OpFoldResult ExpandOp::fold(FoldAdaptor) {
 OpFoldResult PermuteOp::fold(FoldAdaptor) {
   ArrayRef<int64_t> dims = getDims();
   if (llvm::equal(dims, llvm::seq<int64_t>(0, dims.size())))
-    return getInput();
+    return foldTo(getInput());
   auto inner = getInput().getDefiningOp<PermuteOp>();
   if (!inner)
     return {};
@@ -77,7 +82,7 @@ OpFoldResult SliceOp::fold(FoldAdaptor) {
   int64_t length = shapeOf(getResult())[dim];
   // A slice as long as its operand takes every element; only a step of -1 reverses them.
   if (getInput().getType() == getType() && (step > 0 || length <= 1))
-    return getInput();
+    return foldTo(getInput());
   auto inner = getInput().getDefiningOp<SliceOp>();
   if (!inner || inner.getDim() != getDim() || length == 0)
     return {};
@@ -94,7 +99,7 @@ OpFoldResult SliceOp::fold(FoldAdaptor) {
 
 OpFoldResult CatOp::fold(FoldAdaptor) {
   if (getInputs().size() == 1 && getInputs()[0].getType() == getType())
-    return getInputs()[0];
+    return foldTo(getInputs()[0]);
   // Operands without elements take no place. Those of another element type stay: they have a say in the result's.
   Type element = getType().getElementType();
   auto isEmpty = [&](Value v) { return shapeOf(v)[getDim()] == 0 && getElementTypeOrSelf(v.getType()) == element; };
@@ -114,7 +119,7 @@ OpFoldResult CatOp::fold(FoldAdaptor) {
 OpFoldResult PadOp::fold(FoldAdaptor) {
   auto isZero = [](int64_t n) { return n == 0; };
   if (getInput().getType() == getType() && llvm::all_of(getLow(), isZero) && llvm::all_of(getHigh(), isZero))
-    return getInput();
+    return foldTo(getInput());
   return {};
 }
 
@@ -130,7 +135,7 @@ OpFoldResult FlipOp::fold(FoldAdaptor) {
   }
   Value source = inner ? Value(inner.getInput()) : Value(getInput());
   if (dims.empty())
-    return source;
+    return foldTo(source);
   if (!inner && dims.size() == getDims().size())
     return {};
   getInputMutable().assign(source);

@@ -31,8 +31,10 @@ ParseResult GroupOp::parse(OpAsmParser &parser, OperationState &state) {
                    parser.parseColonType(argument.type));
   };
   SMLoc kindLoc = parser.getCurrentLocation();
-  if (parser.parseAttribute(properties.kind))
+  std::string kind;
+  if (failed(parser.parseOptionalString(&kind)))
     return parser.emitError(kindLoc, "expected the group's kind, a string");
+  properties.kind = parser.getBuilder().getStringAttr(kind);
   SMLoc operandLoc = parser.getCurrentLocation();
   if (parser.parseCommaSeparatedList(OpAsmParser::Delimiter::Paren, parsePair))
     return failure();

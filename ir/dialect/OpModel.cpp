@@ -135,7 +135,7 @@ std::optional<OpModel> mlir::ridge::opModel(Operation *op) {
       })
       .Case([&](ReduceOp o) {
         a.dims = toVector(o.getDims());
-        a.dim = a.dims.size() == 1 ? a.dims[0] : 0;
+        a.dim = a.dims.size() == 1 ? a.dims[0] : -1;
         a.keepdim = o.getKeepdim();
         a.correction = o.getCorrection().convertToDouble();
       })
@@ -205,6 +205,41 @@ std::optional<std::vector<rl::OperandType>> mlir::ridge::operandTypes(Operation 
 
 //===-- Verifier ------------------------------------------------------------------------------------------------===//
 
+/// What inferResults cannot see: attributes that an op of this class may carry and this kind does not have, and forms that
+/// a resolved graph has only one of.
+static LogicalResult verifyForm(Operation *op) {
+  if (auto map = dyn_cast<MapOp>(op)) {
+    MapFn fn = map.getFn();
+    if (map.getTanh() && fn != MapFn::Gelu)
+      return op->emitOpError("has 'tanh', which is an attribute of gelu");
+    if (!map.getSaturate() && fn != MapFn::Cast)
+      return op->emitOpError("has 'saturate', which is an attribute of cast");
+    if ((map.getMin() || map.getMax()) && fn != MapFn::Clamp)
+      return op->emitOpError("has 'min' or 'max', which are attributes of clamp");
+  } else if (auto reduce = dyn_cast<ReduceOp>(op)) {
+    ReduceFn fn = reduce.getFn();
+    ArrayRef<int64_t> dims = reduce.getDims();
+    if (!llvm::is_sorted(dims))
+      return op->emitOpError("has dims that do not ascend");
+    if ((fn == ReduceFn::ArgMax || fn == ReduceFn::ArgMin) && dims.size() != 1)
+      return op->emitOpError() << "takes one dimension for " << stringifyReduceFn(fn) << ", not " << dims.size();
+    if (fn != ReduceFn::Var && !reduce.getCorrection().isExactlyValue(1.0))
+      return op->emitOpError("has 'correction', which is an attribute of var");
+  } else if (auto norm = dyn_cast<LayerNormOp>(op)) {
+    // Operands are told apart by place in the graph library, so a bias alone would be taken for a weight.
+    if (norm.getBias() && !norm.getWeight())
+      return op->emitOpError("has a bias and no weight");
+  } else if (auto gather = dyn_cast<GatherOp>(op)) {
+    if (gather.getKind() == GatherKind::Embedding && gather.getDim() != 0)
+      return op->emitOpError("embedding takes rows: its dim is 0");
+  } else if (auto fake = dyn_cast<FakeQuantizeOp>(op)) {
+    for (Type type : {fake.getQuantizedType(), fake.getScaleType()})
+      if (!toDType(type))
+        return op->emitOpError() << type << " is not an element type of the graph format";
+  }
+  return success();
+}
+
 LogicalResult mlir::ridge::verifyCompute(Operation *op) {
   auto operands = operandTypes(op);
   if (!operands)
@@ -212,9 +247,8 @@ LogicalResult mlir::ridge::verifyCompute(Operation *op) {
   for (Type type : op->getResultTypes())
     if (!toTensorType(type))
       return op->emitOpError("has a result of more than 8 dimensions or with an encoding");
-  // Operands are told apart by place in the graph library, so a bias alone would be taken for a weight.
-  if (auto norm = dyn_cast<LayerNormOp>(op); norm && norm.getBias() && !norm.getWeight())
-    return op->emitOpError("has a bias and no weight");
+  if (failed(verifyForm(op)))
+    return failure();
   auto model = opModel(op);
   if (!model)
     return op->emitOpError("is not an op of the graph format");

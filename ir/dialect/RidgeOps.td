@@ -113,7 +113,7 @@ def Ridge_PadOp : Ridge_ComputeOp<"pad"> {
   let summary = "low[i] and high[i] elements of one value before and after dimension i";
   let arguments = (ins Ridge_Tensor:$input, DenseI64ArrayAttr:$low, DenseI64ArrayAttr:$high, Ridge_ScalarAttr:$value);
   let assemblyFormat = [{
-    $input `low` $low `high` $high `value` custom<Scalar>($value) attr-dict `:` type($input) `->` type($result)
+    $input `low` $low `high` $high `value` `(` custom<Scalar>($value) `)` attr-dict `:` type($input) `->` type($result)
   }];
   let hasFolder = 1;
 }
@@ -130,7 +130,7 @@ def Ridge_FlipOp : Ridge_ComputeOp<"flip"> {
 def Ridge_FullOp : Ridge_ComputeOp<"full"> {
   let summary = "One value everywhere";
   let arguments = (ins Ridge_ScalarAttr:$value);
-  let assemblyFormat = "custom<Scalar>($value) attr-dict `:` type($result)";
+  let assemblyFormat = "`(` custom<Scalar>($value) `)` attr-dict `:` type($result)";
 }
 
 def Ridge_IotaOp : Ridge_ComputeOp<"iota"> {
