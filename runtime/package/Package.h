@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace rl {
@@ -68,10 +69,25 @@ struct Package {
   std::string explain;             ///< the decision record, JSON
 };
 
+/// Checks everything that the runtime relies on: the signature (names, ranks, extents, sizes within 2^62 bytes), buffers
+/// (places in the signature, offsets and sizes within the arena), launches (argument places, launch limits of the hardware,
+/// names). Code::Invalid with a JSON pointer into the manifest.
+Status validatePackage(const Package &);
+
+/// The manifest's text, without the contents of the other files; and back, checked as validatePackage does, but for what
+/// depends on those contents. Unknown and duplicate keys are errors.
+std::string printManifest(const Package &);
+Result<Package> parseManifest(std::string_view json);
+
+/// Limits of what a package directory may hold, in bytes.
+inline constexpr int64_t kMaxManifestBytes = int64_t(256) << 20;
+inline constexpr int64_t kMaxPackageFileBytes = int64_t(2) << 30;
+
 /// Writes `directory` (made whole beside it, then renamed; an existing package there is replaced, any other non-empty
 /// directory is refused). Errors: Code::Device with the path.
 Status writePackage(const Package &, const std::string &directory);
-/// Reads and checks every field (sizes, places, offsets within the arena); Code::Invalid with the file and the pointer.
+/// Reads and checks every field (checksums and sizes of the files, places, offsets within the arena); Code::Invalid with the
+/// file and the pointer.
 Result<Package> readPackage(const std::string &directory);
 
 } // namespace rl

@@ -1,0 +1,164 @@
+// Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Packages for CUDA: one CudaState for each context that the module is used in, and the parameters, which follow the module
+// from context to context.
+#include "runtime/PackageModule.h"
+#include "runtime/cuda/CudaState.h"
+
+#include <algorithm>
+
+namespace rl {
+namespace {
+
+using cu::failure;
+using cu::kSuccess;
+
+class CudaModule final : public PackageModule {
+public:
+  explicit CudaModule(Package package)
+      : PackageModule(std::move(package)), versions(contents.parameters.size(), 0),
+        homes(contents.parameters.size(), nullptr), unboundCount(contents.parameters.size()) {}
+
+  /// Where a context is current already, everything is made ready in it, so that the first run allocates nothing. What goes
+  /// wrong is left for the first bind or run to report: the package may be loaded only to be looked at, or saved.
+  void prepareEarly() {
+    if (const cu::Api *current = cu::driverWithCurrentContext()) {
+      auto scope = cu::ContextScope::enter(*current);
+      if (!scope)
+        return;
+      api = current;
+      (void)stateFor(scope->context());
+    }
+  }
+
+  Status bind(std::string_view parameter, const void *data, size_t bytes) override;
+  Status run(const void *const *inputs, void *const *outputs, void *stream) override;
+
+private:
+  Result<CudaState *> stateFor(cu::Context);
+  Status copyIn(CudaState &, size_t index, const void *data, size_t bytes);
+  Status fetchParameters(CudaState &);
+  Status needDriver() {
+    if (api)
+      return {};
+    RL_ASSIGN(api, cu::driver());
+    return {};
+  }
+
+  const cu::Api *api = nullptr;
+  std::vector<std::unique_ptr<CudaState>> states;
+  /// Of each parameter: how often it was bound, and the state that has its latest values. A state whose version differs
+  /// copies them before it runs.
+  std::vector<uint64_t> versions;
+  std::vector<CudaState *> homes;
+  uint64_t generation = 0; ///< binds in all
+  size_t unboundCount;
+};
+
+Result<CudaState *> CudaModule::stateFor(cu::Context context) {
+  for (auto it = states.begin(); it != states.end(); ++it) {
+    if ((*it)->isFor(context))
+      return it->get();
+    if (!(*it)->hasContext(context))
+      continue;
+    // Another context with a destroyed one's handle: parameters that were bound there are gone.
+    for (size_t i = 0; i < homes.size(); ++i)
+      if (homes[i] == it->get()) {
+        homes[i] = nullptr;
+        versions[i] = 0;
+        ++unboundCount;
+      }
+    (*it)->abandon();
+    states.erase(it);
+    break;
+  }
+  RL_ASSIGN(auto made, CudaState::create(*api, contents, context));
+  states.push_back(std::move(made));
+  return states.back().get();
+}
+
+Status CudaModule::copyIn(CudaState &state, size_t index, const void *data, size_t bytes) {
+  RL_ASSIGN(cu::DevicePtr to, state.parameter(index));
+  if (bytes == 0)
+    return {};
+  std::string what = "binding parameter '" + contents.parameters[index].name + "'";
+  cu::RelaxedCapture relaxed(*api);
+  // Kernels that still read the old values, and those that write what is copied, end first.
+  cu::Result r = api->cuCtxSynchronize();
+  if (r != kSuccess)
+    return failure(*api, r, what);
+  auto from = static_cast<cu::DevicePtr>(reinterpret_cast<uintptr_t>(data));
+  // Fails for host memory that the driver does not know.
+  unsigned type = 0;
+  bool onDevice = api->cuPointerGetAttribute(&type, cu::kPointerMemoryType, from) == kSuccess &&
+                  type == cu::kMemoryTypeDevice;
+  r = onDevice ? api->cuMemcpy(to, from, bytes) : api->cuMemcpyHtoD_v2(to, data, bytes);
+  if (r == kSuccess)
+    r = api->cuStreamSynchronize(nullptr); // both may return before the copy has ended
+  if (r != kSuccess)
+    return failure(*api, r, what);
+  return {};
+}
+
+Status CudaModule::bind(std::string_view parameter, const void *data, size_t bytes) {
+  RL_ASSIGN(size_t index, checkBind(parameter, data, bytes));
+  std::lock_guard lock(mutex);
+  RL_TRY(needDriver());
+  RL_ASSIGN(auto scope, cu::ContextScope::enter(*api));
+  RL_ASSIGN(CudaState * state, stateFor(scope.context()));
+  RL_TRY(copyIn(*state, index, data, bytes));
+  unboundCount -= homes[index] == nullptr;
+  homes[index] = state;
+  state->parameterVersions[index] = versions[index] = ++generation;
+  return {};
+}
+
+/// Brings the parameters that were bound in another context.
+Status CudaModule::fetchParameters(CudaState &state) {
+  for (size_t i = 0; i < homes.size(); ++i) {
+    if (state.parameterVersions[i] == versions[i])
+      continue;
+    RL_ASSIGN(cu::DevicePtr to, state.parameter(i));
+    if (auto bytes = static_cast<size_t>(contents.parameters[i].type.bytes())) {
+      if (!api->cuMemcpyPeer)
+        return unsupported({}, "parameter '" + contents.parameters[i].name +
+                                   "' was bound in another context, and this driver cannot copy between contexts");
+      if (cu::Result r = api->cuMemcpyPeer(to, state.contextHandle(), homes[i]->boundParameter(i),
+                                           homes[i]->contextHandle(), bytes);
+          r != kSuccess)
+        return failure(*api, r, "parameter '" + contents.parameters[i].name + "' cannot be copied between contexts");
+      if (cu::Result r = api->cuCtxSynchronize(); r != kSuccess)
+        return failure(*api, r, "parameter '" + contents.parameters[i].name + "' cannot be copied between contexts");
+    }
+    state.parameterVersions[i] = versions[i];
+  }
+  state.generation = generation;
+  return {};
+}
+
+Status CudaModule::run(const void *const *inputs, void *const *outputs, void *stream) {
+  std::lock_guard lock(mutex);
+  RL_TRY(checkPointers(inputs, outputs));
+  if (unboundCount)
+    return unbound(static_cast<size_t>(std::find(homes.begin(), homes.end(), nullptr) - homes.begin()));
+  RL_TRY(needDriver());
+  auto handle = static_cast<cu::Stream>(stream);
+  RL_ASSIGN(auto scope, cu::ContextScope::enter(*api, handle));
+  RL_ASSIGN(CudaState * state, stateFor(scope.context()));
+  if (unboundCount) // the context that had them is gone
+    return unbound(static_cast<size_t>(std::find(homes.begin(), homes.end(), nullptr) - homes.begin()));
+  if (state->generation != generation)
+    RL_TRY(fetchParameters(*state));
+  return state->run(inputs, outputs, handle);
+}
+
+} // namespace
+
+Result<std::unique_ptr<Module>> makeCudaModule(Package package) {
+  auto module = std::make_unique<CudaModule>(std::move(package));
+  module->prepareEarly();
+  return std::unique_ptr<Module>(std::move(module));
+}
+
+} // namespace rl

@@ -1,0 +1,320 @@
+// Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// See CudaState.h. The steady state (the same pointers as last time) is: compare the pointers, launch.
+#include "runtime/cuda/CudaState.h"
+
+#include "runtime/PackageModule.h"
+
+#include <algorithm>
+#include <cctype>
+
+namespace rl {
+
+using cu::failure;
+using cu::kSuccess;
+
+namespace {
+
+/// Plans of at least this many kernels run as a graph: below, a graph's own launch costs as much as the kernels'.
+constexpr size_t kGraphLaunches = 3;
+/// Dynamic shared memory that a kernel has without asking (CUDA programming guide, "Shared memory").
+constexpr uint32_t kDefaultSharedBytes = 48 * 1024;
+/// Blocks that a cluster may have on every device with clusters.
+constexpr uint32_t kPortableCluster = 8;
+
+} // namespace
+
+unsigned long long CudaState::contextId(const cu::Api &api, cu::Context context) {
+  unsigned long long id = 0;
+  if (api.cuCtxGetId)
+    api.cuCtxGetId(context, &id);
+  return id;
+}
+
+/// "sm_80" runs on 8.0 and newer, "sm_90a" on 9.0 alone, "sm_100f" on its family (10.x from 10.0 on).
+Status CudaState::checkArch() const {
+  const std::string &arch = package.arch;
+  size_t end = 3;
+  while (end < arch.size() && std::isdigit(static_cast<unsigned char>(arch[end])))
+    ++end;
+  std::string suffix = end < arch.size() ? arch.substr(end) : "";
+  if (!arch.starts_with("sm_") || end < 5 || end > 7 || (suffix != "" && suffix != "a" && suffix != "f"))
+    return invalid("/arch", "'" + arch + "' is not a CUDA architecture");
+  int number = std::stoi(arch.substr(3, end - 3));
+  cu::Device device = 0;
+  int major = 0, minor = 0;
+  char name[256] = "this device";
+  if (cu::Result r = api.cuCtxGetDevice(&device); r != kSuccess)
+    return failure(api, r, "the context's device cannot be read");
+  if (api.cuDeviceGetAttribute(&major, cu::kComputeMajor, device) != kSuccess ||
+      api.cuDeviceGetAttribute(&minor, cu::kComputeMinor, device) != kSuccess)
+    return {}; // the driver will tell when it loads the code
+  api.cuDeviceGetName(name, sizeof name - 1, device);
+  int here = major * 10 + minor;
+  bool fits = suffix == "a" ? here == number : suffix == "f" ? here >= number && here / 10 == number / 10 : here >= number;
+  if (!fits)
+    return unsupported({}, "the package is for " + arch + "; " + name + " is sm_" + std::to_string(here));
+  return {};
+}
+
+Status CudaState::loadCode() {
+  bool elf = package.cubin.starts_with("\x7f" "ELF");
+  cu::Result r = cu::kNotFound;
+  if (elf) {
+    r = api.cuModuleLoadDataEx(&code, package.cubin.data(), 0, nullptr, nullptr);
+    if (r == kSuccess)
+      return {};
+    code = nullptr; // made for another device or by a newer toolkit: the PTX is for every one
+  }
+  if (package.ptx.empty())
+    return elf ? Status(failure(api, r, "the package's machine code cannot be loaded, and it has no PTX"))
+               : Status(invalid({}, "the package has no code of its kernels"));
+  std::string log(16384, '\0');
+  int options[] = {cu::kJitErrorLogBuffer, cu::kJitErrorLogBufferSize};
+  void *values[] = {log.data(), reinterpret_cast<void *>(uintptr_t(log.size()))};
+  r = api.cuModuleLoadDataEx(&code, package.ptx.c_str(), 2, options, values);
+  if (r == kSuccess)
+    return {};
+  code = nullptr;
+  Error e = failure(api, r, "the driver cannot load the package's PTX");
+  log.back() = '\0';
+  if (*log.c_str())
+    e.message += std::string("\n") + log.c_str();
+  return e;
+}
+
+Result<cu::Function> CudaState::function(const std::string &name, const PackageLaunch &l) {
+  cu::Function out = nullptr;
+  if (cu::Result r = api.cuModuleGetFunction(&out, code, name.c_str()); r == cu::kNotFound)
+    return invalid({}, "the package's code has no kernel '" + name + "'");
+  else if (r != kSuccess)
+    return failure(api, r, "kernel '" + name + "' cannot be loaded");
+  if (l.sharedBytes > kDefaultSharedBytes)
+    if (cu::Result r = api.cuFuncSetAttribute(out, cu::kFuncMaxDynamicShared, static_cast<int>(l.sharedBytes));
+        r != kSuccess)
+      return failure(api, r, "kernel '" + name + "' cannot have " + std::to_string(l.sharedBytes) +
+                                 " bytes of shared memory");
+  if (l.cluster.x * l.cluster.y * l.cluster.z > kPortableCluster)
+    if (cu::Result r = api.cuFuncSetAttribute(out, cu::kFuncNonPortableCluster, 1); r != kSuccess)
+      return failure(api, r, "kernel '" + name + "' cannot have a cluster of more than 8 blocks");
+  return out;
+}
+
+Status CudaState::prepare(const PackageLaunch &l) {
+  if (isEmptyLaunch(package, l))
+    return {};
+  CudaLaunch out;
+  out.launch = &l;
+  out.description = std::make_shared<const std::string>(describeLaunch(l));
+  out.alignMask = l.align - 1;
+  if (l.kind == PackageLaunch::Kernel) {
+    RL_ASSIGN(out.function, function(l.kernel, l));
+    if (!l.unalignedKernel.empty()) {
+      RL_ASSIGN(out.unaligned, function(l.unalignedKernel, l));
+    }
+    out.hasCluster = l.cluster != Extent3{};
+    if (out.hasCluster && !api.cuLaunchKernelEx)
+      return unsupported({}, *out.description + " needs clusters, which this driver is too old for");
+    out.cluster.id = cu::kAttributeClusterDimension;
+    out.cluster.value.cluster[0] = l.cluster.x;
+    out.cluster.value.cluster[1] = l.cluster.y;
+    out.cluster.value.cluster[2] = l.cluster.z;
+  }
+  for (uint32_t buffer : l.args) {
+    out.params.push_back(&pointers[buffer]);
+    PackageBuffer::Kind kind = package.buffers[buffer].kind;
+    if (kind == PackageBuffer::Input || kind == PackageBuffer::Output)
+      out.varying.push_back(buffer);
+    auto &list = users[buffer];
+    if (list.empty() || list.back() != launches.size())
+      list.push_back(static_cast<uint32_t>(launches.size()));
+  }
+  launches.push_back(std::move(out));
+  return {};
+}
+
+Result<std::unique_ptr<CudaState>> CudaState::create(const cu::Api &api, const Package &package, cu::Context context) {
+  std::unique_ptr<CudaState> s(new CudaState(api, package, context));
+  cu::RelaxedCapture relaxed(api);
+  RL_TRY(s->checkArch());
+  s->parameters.assign(package.parameters.size(), 0);
+  s->parameterVersions.assign(package.parameters.size(), 0);
+  s->pointers.assign(package.buffers.size(), 0);
+  s->users.resize(package.buffers.size());
+  bool kernels = false;
+  for (const PackageLaunch &l : package.launches)
+    kernels |= l.kind == PackageLaunch::Kernel && !isEmptyLaunch(package, l);
+  if (kernels)
+    RL_TRY(s->loadCode());
+  if (package.arenaBytes > 0) {
+    if (cu::Result r = api.cuMemAlloc_v2(&s->arena, static_cast<size_t>(package.arenaBytes)); r != kSuccess) {
+      s->arena = 0;
+      return failure(api, r, std::to_string(package.arenaBytes) + " bytes of device memory for intermediate tensors");
+    }
+    if (cu::Result r = api.cuEventCreate(&s->done, cu::kEventDisableTiming); r != kSuccess) {
+      s->done = nullptr;
+      return failure(api, r, "an event cannot be made");
+    }
+  }
+  for (uint32_t i = 0; i < package.buffers.size(); ++i) {
+    const PackageBuffer &b = package.buffers[i];
+    if (b.kind == PackageBuffer::Arena)
+      s->pointers[i] = s->arena + static_cast<cu::DevicePtr>(b.offset);
+    else if (b.kind != PackageBuffer::Parameter)
+      s->varying.push_back(i);
+  }
+  s->launches.reserve(package.launches.size());
+  for (const PackageLaunch &l : package.launches)
+    RL_TRY(s->prepare(l));
+  s->dirty.assign(s->launches.size(), 0);
+  bool copies = std::any_of(s->launches.begin(), s->launches.end(),
+                            [](const CudaLaunch &l) { return l.launch->kind == PackageLaunch::Copy; });
+  if (s->launches.size() >= kGraphLaunches && !copies) {
+    s->graph = CudaGraph::build(api, s->launches);
+    s->graphDescription = std::make_shared<const std::string>(
+        std::to_string(s->launches.size()) + " kernels of graph '" + package.name + "', from " +
+        *s->launches.front().description + " to " + *s->launches.back().description);
+  }
+  return s;
+}
+
+CudaState::~CudaState() {
+  if (!context)
+    return;
+  cu::RelaxedCapture relaxed(api);
+  if (api.cuCtxPushCurrent_v2(context) != kSuccess)
+    return; // the process is ending, or the context is gone, and the memory with it
+  api.cuCtxSynchronize(); // nothing that is enqueued may use what is released here
+  graph.reset();
+  if (done)
+    api.cuEventDestroy_v2(done);
+  if (arena)
+    api.cuMemFree_v2(arena);
+  for (cu::DevicePtr p : parameters)
+    if (p)
+      api.cuMemFree_v2(p);
+  if (code)
+    api.cuModuleUnload(code);
+  cu::Context popped;
+  api.cuCtxPopCurrent_v2(&popped);
+}
+
+void CudaState::setPointer(uint32_t buffer, cu::DevicePtr value) {
+  if (pointers[buffer] == value)
+    return;
+  pointers[buffer] = value;
+  for (uint32_t user : users[buffer])
+    dirty[user] = 1;
+  anyDirty = true;
+}
+
+Result<cu::DevicePtr> CudaState::parameter(size_t index) {
+  auto bytes = static_cast<size_t>(package.parameters[index].type.bytes());
+  if (parameters[index] || bytes == 0)
+    return parameters[index];
+  cu::RelaxedCapture relaxed(api);
+  if (cu::Result r = api.cuMemAlloc_v2(&parameters[index], bytes); r != kSuccess) {
+    parameters[index] = 0;
+    return failure(api, r, std::to_string(bytes) + " bytes of device memory for parameter '" +
+                               package.parameters[index].name + "'");
+  }
+  for (uint32_t i = 0; i < package.buffers.size(); ++i)
+    if (package.buffers[i].kind == PackageBuffer::Parameter && package.buffers[i].index == index)
+      setPointer(i, parameters[index]);
+  return parameters[index];
+}
+
+/// Chooses the kernels for the pointers that changed, and tells the graph.
+Status CudaState::updateChanged() {
+  for (size_t i = 0; i < launches.size(); ++i) {
+    if (!dirty[i])
+      continue;
+    CudaLaunch &l = launches[i];
+    cu::DevicePtr bits = 0;
+    for (uint32_t buffer : l.varying)
+      bits |= pointers[buffer];
+    l.useUnaligned = l.launch->kind == PackageLaunch::Kernel && (bits & l.alignMask) != 0;
+    if (l.useUnaligned && !l.unaligned)
+      return misalignedLaunch(*l.launch);
+    if (graph && graph->update(i, l) != kSuccess)
+      graph.reset(); // one by one, then: whatever is wrong comes out there, with the kernel's name
+    dirty[i] = 0;
+  }
+  anyDirty = false;
+  return {};
+}
+
+cu::Result CudaState::launch(CudaLaunch &l, cu::Stream stream) {
+  const PackageLaunch &p = *l.launch;
+  if (p.kind == PackageLaunch::Copy) {
+    cu::DevicePtr to = pointers[p.args[0]], from = pointers[p.args[1]];
+    if (to == from)
+      return kSuccess;
+    return api.cuMemcpyDtoDAsync_v2(to, from, static_cast<size_t>(package.buffers[p.args[0]].bytes), stream);
+  }
+  const Extent3 &grid = l.useUnaligned ? p.unalignedGrid : p.grid;
+  const Extent3 &block = l.useUnaligned ? p.unalignedBlock : p.block;
+  cu::Function function = l.useUnaligned ? l.unaligned : l.function;
+  if (!l.hasCluster)
+    return api.cuLaunchKernel(function, grid.x, grid.y, grid.z, block.x, block.y, block.z, p.sharedBytes, stream,
+                              l.params.data(), nullptr);
+  cu::LaunchConfig config{grid.x, grid.y, grid.z, block.x, block.y, block.z, p.sharedBytes, stream, &l.cluster, 1};
+  return api.cuLaunchKernelEx(&config, function, l.params.data(), nullptr);
+}
+
+Status CudaState::launchAll(cu::Stream stream) {
+  for (size_t i = 0; i < launches.size(); ++i) {
+    cu::Result r = launch(launches[i], stream);
+    if (r == kSuccess)
+      continue;
+    if (i)
+      cu::noteLaunch(launches[i - 1].description);
+    return failure(api, r, "launching " + *launches[i].description);
+  }
+  if (!launches.empty())
+    cu::noteLaunch(launches.back().description);
+  return {};
+}
+
+Status CudaState::run(const void *const *inputs, void *const *outputs, cu::Stream stream) {
+  for (uint32_t i : varying) {
+    const PackageBuffer &b = package.buffers[i];
+    const void *pointer = b.kind == PackageBuffer::Input ? inputs[b.index] : outputs[b.index];
+    setPointer(i, static_cast<cu::DevicePtr>(reinterpret_cast<uintptr_t>(pointer)));
+  }
+  if (anyDirty)
+    RL_TRY(updateChanged());
+  if (!graph && !done)
+    return launchAll(stream);
+
+  int capturing = cu::kCaptureNone;
+  if (cu::Result r = api.cuStreamIsCapturing(stream, &capturing); r != kSuccess)
+    return failure(api, r, "graph '" + package.name + "' cannot run on this stream");
+  // Into a capture go the plain kernels. Their order against earlier runs is the caller's: an event recorded outside a
+  // capture cannot be waited for inside.
+  if (capturing != cu::kCaptureNone)
+    return launchAll(stream);
+  // Runs on different streams use the same arena, so the later waits for the earlier.
+  if (done && hasRun && (stream != lastStream || stream == cu::perThreadStream()))
+    if (cu::Result r = api.cuStreamWaitEvent(stream, done, 0); r != kSuccess)
+      return failure(api, r, "graph '" + package.name + "' cannot wait for its run on another stream");
+  cu::Result launched = graph ? graph->launch(stream) : cu::kNotFound;
+  if (launched == kSuccess) {
+    cu::noteLaunch(graphDescription);
+  } else {
+    if (graph && cu::isSticky(launched))
+      return failure(api, launched, "launching " + *graphDescription);
+    graph.reset();
+    RL_TRY(launchAll(stream));
+  }
+  if (done) {
+    if (cu::Result r = api.cuEventRecord(done, stream); r != kSuccess)
+      return failure(api, r, "graph '" + package.name + "' cannot mark its end");
+    lastStream = stream;
+    hasRun = true;
+  }
+  return {};
+}
+
+} // namespace rl

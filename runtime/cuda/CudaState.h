@@ -1,0 +1,108 @@
+// Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What a CUDA package has in one context: its code, its device memory, and its launches made ready. Private to runtime/cuda.
+#pragma once
+
+#include "runtime/cuda/Driver.h"
+#include "runtime/package/Package.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace rl {
+
+/// A launch with everything looked up, so that running it is one call of the driver.
+struct CudaLaunch {
+  const PackageLaunch *launch = nullptr;
+  std::shared_ptr<const std::string> description;
+  cu::Function function = nullptr, unaligned = nullptr;
+  std::vector<void *> params;       ///< the driver's kernelParams: addresses of slots in CudaState::pointers
+  std::vector<uint32_t> varying;    ///< buffers among the arguments whose place is the caller's
+  cu::DevicePtr alignMask = 0;
+  bool useUnaligned = false;
+  bool hasCluster = false;
+  cu::LaunchAttribute cluster;
+
+  cu::KernelNodeParams nodeParams();
+};
+
+/// A plan of several kernels as a CUDA graph of our own: one launch instead of many.
+class CudaGraph {
+public:
+  /// Null where the driver cannot (the caller then launches one by one). `launches` are kernels, in order.
+  static std::unique_ptr<CudaGraph> build(const cu::Api &, std::vector<CudaLaunch> &launches);
+  ~CudaGraph();
+  CudaGraph(const CudaGraph &) = delete;
+  CudaGraph &operator=(const CudaGraph &) = delete;
+  /// Takes over the current pointers and kernel of a launch.
+  cu::Result update(size_t index, CudaLaunch &);
+  cu::Result launch(cu::Stream);
+
+private:
+  explicit CudaGraph(const cu::Api &api) : api(api) {}
+  const cu::Api &api;
+  cu::Graph graph = nullptr;
+  cu::GraphExec exec = nullptr;
+  std::vector<cu::GraphNode> nodes;
+};
+
+class CudaState {
+public:
+  /// Loads the code into the current context (the cubin where it fits, else the PTX) and takes the arena. `context` is current.
+  static Result<std::unique_ptr<CudaState>> create(const cu::Api &, const Package &, cu::Context context);
+  ~CudaState();
+  CudaState(const CudaState &) = delete;
+  CudaState &operator=(const CudaState &) = delete;
+
+  bool isFor(cu::Context wanted) const { return context == wanted && id == contextId(api, wanted); }
+  bool hasContext(cu::Context wanted) const { return context == wanted; }
+  /// The context is gone, and with it all that lived in it: nothing is released.
+  void abandon() { context = nullptr; }
+
+  /// Device memory of a parameter, taken on first use.
+  Result<cu::DevicePtr> parameter(size_t index);
+  cu::DevicePtr boundParameter(size_t index) const { return parameters[index]; }
+  cu::Context contextHandle() const { return context; }
+
+  /// Enqueues all launches.
+  Status run(const void *const *inputs, void *const *outputs, cu::Stream stream);
+
+  std::vector<uint64_t> parameterVersions; ///< see CudaModule
+  uint64_t generation = 0;
+
+private:
+  CudaState(const cu::Api &api, const Package &package, cu::Context context)
+      : api(api), package(package), context(context), id(contextId(api, context)) {}
+  static unsigned long long contextId(const cu::Api &, cu::Context);
+  Status checkArch() const;
+  Status loadCode();
+  Status prepare(const PackageLaunch &);
+  Result<cu::Function> function(const std::string &name, const PackageLaunch &);
+  void setPointer(uint32_t buffer, cu::DevicePtr);
+  Status updateChanged();
+  Status launchAll(cu::Stream);
+  cu::Result launch(CudaLaunch &, cu::Stream);
+
+  const cu::Api &api;
+  const Package &package;
+  cu::Context context;
+  unsigned long long id; ///< handles of contexts are used again, ids are not
+  cu::ModuleHandle code = nullptr;
+  cu::DevicePtr arena = 0;
+  std::vector<cu::DevicePtr> parameters;
+  std::vector<cu::DevicePtr> pointers;          ///< of each buffer; never resized, the launches point into it
+  std::vector<uint32_t> varying;                ///< buffers that are inputs or outputs
+  std::vector<std::vector<uint32_t>> users;     ///< of each buffer: places in `launches`
+  std::vector<CudaLaunch> launches;             ///< those that do something
+  std::vector<char> dirty;                      ///< launches with a pointer that changed
+  bool anyDirty = false;
+  std::unique_ptr<CudaGraph> graph;
+  std::shared_ptr<const std::string> graphDescription;
+  cu::Event done = nullptr;                     ///< recorded after each run where runs share the arena
+  cu::Stream lastStream = nullptr;
+  bool hasRun = false;
+};
+
+} // namespace rl

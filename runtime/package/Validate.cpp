@@ -1,0 +1,187 @@
+// Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The checks of a package, whether it was read from a file or handed over in memory. Whatever passes can be run without
+// another look at it: no place is out of range, no size overflows and no launch is beyond what the hardware takes.
+#include "runtime/package/Package.h"
+
+#include <bit>
+#include <set>
+
+namespace rl {
+namespace {
+
+constexpr int64_t kMaxBytes = int64_t(1) << 62;
+constexpr size_t kMaxNameBytes = 64 << 10;
+// Pointers that fit in the 32,764 bytes of kernel parameters of sm_70 and newer (CUDA programming guide, "Parameters").
+constexpr size_t kMaxArgs = 32764 / 8;
+// The most dynamic shared memory of a block on any GPU so far: 227 KiB, compute capability 9.0 and 10.0 (CUDA programming
+// guide, "Technical specifications per compute capability").
+constexpr uint32_t kMaxSharedBytes = 227 * 1024;
+
+std::string at(std::string_view list, size_t index, std::string_view field = {}) {
+  std::string out = "/" + std::string(list) + "/" + std::to_string(index);
+  if (!field.empty())
+    out += "/" + std::string(field);
+  return out;
+}
+
+/// A symbol that every assembler and linker takes.
+bool isSymbol(std::string_view name) {
+  if (name.empty() || name.size() > kMaxNameBytes || (name[0] >= '0' && name[0] <= '9'))
+    return false;
+  for (char c : name)
+    if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '$' || c == '.'))
+      return false;
+  return true;
+}
+
+Status checkTensors(const std::vector<PackageTensor> &tensors, std::string_view list, std::set<std::string> &names) {
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const PackageTensor &t = tensors[i];
+    if (t.name.empty() || t.name.size() > kMaxNameBytes || t.name.find('\0') != std::string::npos)
+      return invalid(at(list, i, "name"), "a tensor's name must have 1 to 65536 bytes and no zero byte");
+    if (!names.insert(t.name).second)
+      return invalid(at(list, i, "name"), "the name '" + t.name + "' is used twice");
+    if (t.type.shape.size() > 8)
+      return invalid(at(list, i, "shape"), "rank " + std::to_string(t.type.shape.size()) + " is above 8");
+    if (static_cast<int>(t.type.dtype) >= kDTypeCount)
+      return invalid(at(list, i, "dtype"), "not an element type");
+    // Extents beside a zero count as well, so that the product is safe in any order.
+    int64_t bytes = static_cast<int64_t>(dtypeSize(t.type.dtype));
+    for (int64_t extent : t.type.shape) {
+      if (extent < 0)
+        return invalid(at(list, i, "shape"), "extent " + std::to_string(extent) + " is negative");
+      if (extent > 0 && bytes > kMaxBytes / extent)
+        return invalid(at(list, i, "shape"), "the tensor is larger than 2^62 bytes");
+      bytes *= extent > 0 ? extent : 1;
+    }
+  }
+  return {};
+}
+
+Status checkBuffers(const Package &p) {
+  for (size_t i = 0; i < p.buffers.size(); ++i) {
+    const PackageBuffer &b = p.buffers[i];
+    if (b.kind == PackageBuffer::Arena) {
+      if (b.offset < 0 || b.offset % 256 != 0)
+        return invalid(at("buffers", i, "offset"), "the offset must be a multiple of 256, at least 0");
+      if (b.bytes < 0 || b.bytes > p.arenaBytes || b.offset > p.arenaBytes - b.bytes)
+        return invalid(at("buffers", i), "the buffer does not lie within the arena's " + std::to_string(p.arenaBytes) +
+                                             " bytes");
+      continue;
+    }
+    if (b.kind > PackageBuffer::Arena)
+      return invalid(at("buffers", i, "kind"), "unknown kind of buffer");
+    const auto &tensors = b.kind == PackageBuffer::Input       ? p.inputs
+                          : b.kind == PackageBuffer::Parameter ? p.parameters
+                                                               : p.outputs;
+    if (b.index >= tensors.size())
+      return invalid(at("buffers", i, "index"), "there are only " + std::to_string(tensors.size()) + " such tensors");
+    if (b.offset != 0)
+      return invalid(at("buffers", i, "offset"), "only a buffer of the arena has an offset");
+    if (b.bytes != tensors[b.index].type.bytes())
+      return invalid(at("buffers", i, "bytes"), std::to_string(b.bytes) + " bytes, but tensor '" +
+                                                    tensors[b.index].name + "' has " +
+                                                    std::to_string(tensors[b.index].type.bytes()));
+  }
+  return {};
+}
+
+std::string text(const Extent3 &e) {
+  return "[" + std::to_string(e.x) + ", " + std::to_string(e.y) + ", " + std::to_string(e.z) + "]";
+}
+
+// Limits from the CUDA programming guide, "Technical specifications per compute capability": the same on all of them.
+Status checkShape(const Extent3 &grid, const Extent3 &block, const std::string &where, const std::string &kernel) {
+  if (grid.x > 0x7fffffffu || grid.y > 65535 || grid.z > 65535)
+    return invalid(where, "kernel '" + kernel + "': grid " + text(grid) + " is beyond [2147483647, 65535, 65535]");
+  if (block.x < 1 || block.y < 1 || block.z < 1 || block.x > 1024 || block.y > 1024 || block.z > 64 ||
+      uint64_t(block.x) * block.y * block.z > 1024)
+    return invalid(where, "kernel '" + kernel + "': block " + text(block) +
+                              " is not within [1024, 1024, 64] with 1 to 1024 threads");
+  return {};
+}
+
+Status checkCluster(const Extent3 &cluster, const Extent3 &grid, const std::string &where, const std::string &kernel) {
+  // 16 blocks is the largest cluster of any GPU so far (non-portable size on compute capability 9.0).
+  if (cluster.x < 1 || cluster.y < 1 || cluster.z < 1 || cluster.x > 16 || cluster.y > 16 || cluster.z > 16 ||
+      uint64_t(cluster.x) * cluster.y * cluster.z > 16)
+    return invalid(where, "kernel '" + kernel + "': cluster " + text(cluster) + " does not have 1 to 16 blocks");
+  if (grid.x % cluster.x || grid.y % cluster.y || grid.z % cluster.z)
+    return invalid(where, "kernel '" + kernel + "': grid " + text(grid) + " is not a multiple of cluster " +
+                              text(cluster));
+  return {};
+}
+
+Status checkLaunch(const Package &p, size_t i) {
+  const PackageLaunch &l = p.launches[i];
+  for (size_t a = 0; a < l.args.size(); ++a)
+    if (l.args[a] >= p.buffers.size())
+      return invalid(at("launches", i, l.kind == PackageLaunch::Copy ? (a ? "from" : "to") : "args"),
+                     "buffer " + std::to_string(l.args[a]) + " of " + std::to_string(p.buffers.size()));
+  if (l.kind == PackageLaunch::Copy) {
+    if (l.args.size() != 2)
+      return invalid(at("launches", i), "a copy has two buffers");
+    const PackageBuffer &to = p.buffers[l.args[0]], &from = p.buffers[l.args[1]];
+    if (to.bytes != from.bytes)
+      return invalid(at("launches", i), "a copy of " + std::to_string(from.bytes) + " bytes into " +
+                                            std::to_string(to.bytes));
+    if (to.kind == PackageBuffer::Input || to.kind == PackageBuffer::Parameter)
+      return invalid(at("launches", i, "to"), "inputs and parameters are not written");
+    return {};
+  }
+  if (l.kind != PackageLaunch::Kernel)
+    return invalid(at("launches", i, "kind"), "unknown kind of launch");
+  if (!isSymbol(l.kernel))
+    return invalid(at("launches", i, "kernel"), "not a kernel's name");
+  if (l.args.size() > kMaxArgs)
+    return invalid(at("launches", i, "args"), std::to_string(l.args.size()) + " arguments are more than " +
+                                                  std::to_string(kMaxArgs));
+  if (l.blocks < 0)
+    return invalid(at("launches", i, "blocks"), "the number of blocks is negative");
+  if (!std::has_single_bit(l.align) || l.align > 256)
+    return invalid(at("launches", i, "align"), "the alignment must be a power of two up to 256");
+  if (!l.unalignedKernel.empty() && !isSymbol(l.unalignedKernel))
+    return invalid(at("launches", i, "unaligned/kernel"), "not a kernel's name");
+  if (p.target != "cuda")
+    return {};
+  RL_TRY(checkShape(l.grid, l.block, at("launches", i), l.kernel));
+  RL_TRY(checkCluster(l.cluster, l.grid, at("launches", i, "cluster"), l.kernel));
+  if (l.sharedBytes > kMaxSharedBytes)
+    return invalid(at("launches", i, "shared_bytes"), "kernel '" + l.kernel + "': " + std::to_string(l.sharedBytes) +
+                                                          " bytes of shared memory are more than " +
+                                                          std::to_string(kMaxSharedBytes));
+  if (!l.unalignedKernel.empty()) {
+    RL_TRY(checkShape(l.unalignedGrid, l.unalignedBlock, at("launches", i, "unaligned"), l.unalignedKernel));
+    RL_TRY(checkCluster(l.cluster, l.unalignedGrid, at("launches", i, "unaligned"), l.unalignedKernel));
+  }
+  return {};
+}
+
+} // namespace
+
+Status validatePackage(const Package &p) {
+  if (p.target != "cuda" && p.target != "cpu")
+    return invalid("/target", "'" + p.target + "' is not a target of packages (cuda, cpu)");
+  std::set<std::string> names;
+  RL_TRY(checkTensors(p.inputs, "inputs", names));
+  RL_TRY(checkTensors(p.parameters, "parameters", names));
+  // An output may be an input or a parameter, or be returned twice.
+  for (size_t i = 0; i < p.outputs.size(); ++i) {
+    std::set<std::string> own;
+    if (Status s = checkTensors({p.outputs[i]}, "outputs", own); !s) {
+      Error e = s.takeError();
+      e.pointer.replace(0, std::string("/outputs/0").size(), at("outputs", i));
+      return e;
+    }
+  }
+  if (p.arenaBytes < 0 || p.arenaBytes > kMaxBytes)
+    return invalid("/arena_bytes", "the arena's size is not within 0 and 2^62 bytes");
+  RL_TRY(checkBuffers(p));
+  for (size_t i = 0; i < p.launches.size(); ++i)
+    RL_TRY(checkLaunch(p, i));
+  return {};
+}
+
+} // namespace rl
