@@ -62,7 +62,9 @@ Sha256::Digest digestOf(const CacheKey &key) {
   return sha.finish();
 }
 
-std::string_view view(const Sha256::Digest &digest) { return {reinterpret_cast<const char *>(digest.data()), digest.size()}; }
+std::string_view view(const Sha256::Digest &digest) {
+  return {reinterpret_cast<const char *>(digest.data()), digest.size()};
+}
 
 std::string formatHeader(const Sha256::Digest &key, std::string_view value) {
   std::string out(kMagic, kMagicBytes);
@@ -160,7 +162,8 @@ std::string defaultDirectory() {
     return std::string(home) + "/.cache/ridgeline";
   passwd entry, *found = nullptr;
   std::string buffer(16384, '\0');
-  if (::getpwuid_r(::geteuid(), &entry, buffer.data(), buffer.size(), &found) == 0 && found && found->pw_dir && *found->pw_dir == '/')
+  if (::getpwuid_r(::geteuid(), &entry, buffer.data(), buffer.size(), &found) == 0 && found && found->pw_dir &&
+      *found->pw_dir == '/')
     return std::string(found->pw_dir) + "/.cache/ridgeline";
   return {};
 }
@@ -169,7 +172,8 @@ uint64_t pages(uint64_t bytes) { return (bytes + kPage - 1) / kPage; }
 
 /// Adds an entry to the ledger. True where a sweep is due.
 bool enterInLedger(const std::string &directory, uint64_t bytes, uint64_t maxBytes) {
-  Descriptor ledger(::open((directory + "/ledger").c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  Descriptor ledger(
+      ::open((directory + "/ledger").c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   struct stat info;
   if (ledger.fd < 0 || !writeAll(ledger.fd, std::string(pages(bytes), '\0')) || ::fstat(ledger.fd, &info) != 0)
     return true; // unknown: look
@@ -225,9 +229,7 @@ uint64_t sweep(const std::string &directory, uint64_t maxBytes) {
 
 } // namespace
 
-std::string CacheKey::digest() const {
-  return hex(digestOf(*this));
-}
+std::string CacheKey::digest() const { return hex(digestOf(*this)); }
 
 DiskCache DiskCache::open(std::string_view where, uint64_t maxBytes) {
   DiskCache cache;
@@ -268,7 +270,8 @@ std::optional<std::string> DiskCache::get(const CacheKey &key) const {
   struct stat info;
   std::string bytes;
   std::optional<std::string_view> value;
-  if (file.fd >= 0 && ::fstat(file.fd, &info) == 0 && S_ISREG(info.st_mode) && static_cast<uint64_t>(info.st_size) <= state->maxBytes &&
+  if (file.fd >= 0 && ::fstat(file.fd, &info) == 0 && S_ISREG(info.st_mode) &&
+      static_cast<uint64_t>(info.st_size) <= state->maxBytes &&
       readAll(file.fd, bytes, static_cast<size_t>(info.st_size)))
     value = checkedValue(bytes, digest);
   if (!value) {

@@ -16,8 +16,9 @@ struct ForeignDType {
   const char *name;
   int bits;
 };
-constexpr ForeignDType kForeign[] = {{"F64", 64},     {"C64", 64},     {"I16", 16},         {"U16", 16},        {"U32", 32}, {"U64", 64},
-                                     {"F6_E2M3", 6},  {"F6_E3M2", 6},  {"F8_E4M3FNUZ", 8},  {"F8_E5M2FNUZ", 8}, {"F4", 4}};
+constexpr ForeignDType kForeign[] = {{"F64", 64},        {"C64", 64},        {"I16", 16},    {"U16", 16},
+                                     {"U32", 32},        {"U64", 64},        {"F6_E2M3", 6}, {"F6_E3M2", 6},
+                                     {"F8_E4M3FNUZ", 8}, {"F8_E5M2FNUZ", 8}, {"F4", 4}};
 
 /// No writer has more; the bound keeps a hostile shape from growing memory.
 constexpr size_t kMaxRank = 64;
@@ -47,7 +48,9 @@ public:
 
   bool null() override { return unexpected("null"); }
   bool boolean(bool) override { return unexpected("a boolean"); }
-  bool number_float(number_float_t, const string_t &text) override { return unexpected("the number " + text.substr(0, 40)); }
+  bool number_float(number_float_t, const string_t &text) override {
+    return unexpected("the number " + text.substr(0, 40));
+  }
   bool binary(binary_t &) override { return unexpected("binary data"); }
 
   bool number_integer(number_integer_t value) override { return unexpected("the number " + std::to_string(value)); }
@@ -83,17 +86,10 @@ public:
 
   bool start_object(std::size_t) override {
     switch (at) {
-    case At::Start:
-      at = At::Top;
-      return true;
-    case At::EntryValue:
-      at = At::Entry;
-      return true;
-    case At::MetadataValue:
-      at = At::Metadata;
-      return true;
-    default:
-      return unexpected("an object");
+    case At::Start: at = At::Top; return true;
+    case At::EntryValue: at = At::Entry; return true;
+    case At::MetadataValue: at = At::Metadata; return true;
+    default: return unexpected("an object");
     }
   }
 
@@ -159,7 +155,20 @@ public:
 
 private:
   /// Where in the header's grammar the next token falls.
-  enum class At { Start, Top, EntryValue, Entry, DTypeValue, ShapeValue, Shape, OffsetsValue, Offsets, MetadataValue, Metadata, End };
+  enum class At {
+    Start,
+    Top,
+    EntryValue,
+    Entry,
+    DTypeValue,
+    ShapeValue,
+    Shape,
+    OffsetsValue,
+    Offsets,
+    MetadataValue,
+    Metadata,
+    End
+  };
 
   bool field(bool &seen, const std::string &name, At next) {
     if (seen)
@@ -170,7 +179,8 @@ private:
   }
 
   bool fail(const std::string &below, std::string message) {
-    failure = invalid(safetensorsPointer(current.name) + below, "tensor " + printableName(current.name) + ": " + std::move(message));
+    failure = invalid(safetensorsPointer(current.name) + below,
+                      "tensor " + printableName(current.name) + ": " + std::move(message));
     return false;
   }
 
@@ -178,20 +188,14 @@ private:
     switch (at) {
     case At::Start:
     case At::Top:
-    case At::End:
-      failure = invalid({}, "header is not a JSON object but " + what);
-      return false;
+    case At::End: failure = invalid({}, "header is not a JSON object but " + what); return false;
     case At::EntryValue:
-    case At::Entry:
-      return fail("", "an object is expected, not " + what);
-    case At::DTypeValue:
-      return fail("/dtype", "a string is expected, not " + what);
+    case At::Entry: return fail("", "an object is expected, not " + what);
+    case At::DTypeValue: return fail("/dtype", "a string is expected, not " + what);
     case At::ShapeValue:
-    case At::Shape:
-      return fail("/shape", "a list of extents is expected, not " + what);
+    case At::Shape: return fail("/shape", "a list of extents is expected, not " + what);
     case At::OffsetsValue:
-    case At::Offsets:
-      return fail("/data_offsets", "two offsets are expected, not " + what);
+    case At::Offsets: return fail("/data_offsets", "two offsets are expected, not " + what);
     case At::MetadataValue:
     case At::Metadata:
       failure = invalid("/__metadata__", "the metadata is an object of strings, not " + what);
@@ -201,7 +205,8 @@ private:
   }
 
   bool finishEntry() {
-    for (auto [seen, name] : {std::pair(seenDType, "dtype"), std::pair(seenShape, "shape"), std::pair(seenOffsets, "data_offsets")})
+    for (auto [seen, name] :
+         {std::pair(seenDType, "dtype"), std::pair(seenShape, "shape"), std::pair(seenOffsets, "data_offsets")})
       if (!seen)
         return fail("", std::string("key '") + name + "' is missing");
     int bits = dtypeBits(current.dtypeSpelling);
@@ -226,12 +231,15 @@ private:
       return fail("/shape", "shape " + str(current.shape) + " does not fill whole bytes");
 
     if (current.begin > current.end)
-      return fail("/data_offsets", "begins at " + std::to_string(current.begin) + ", after its end at " + std::to_string(current.end));
+      return fail("/data_offsets",
+                  "begins at " + std::to_string(current.begin) + ", after its end at " + std::to_string(current.end));
     if (current.end > dataBytes)
-      return fail("/data_offsets", "ends at byte " + std::to_string(current.end) + " of the data, which has " + std::to_string(dataBytes));
+      return fail("/data_offsets", "ends at byte " + std::to_string(current.end) + " of the data, which has " +
+                                       std::to_string(dataBytes));
     if (current.end - current.begin != total / 8)
-      return fail("/data_offsets", "spans " + std::to_string(current.end - current.begin) + " bytes, where " + current.dtypeSpelling + " " +
-                                       str(current.shape) + " takes " + std::to_string(total / 8));
+      return fail("/data_offsets", "spans " + std::to_string(current.end - current.begin) + " bytes, where " +
+                                       current.dtypeSpelling + " " + str(current.shape) + " takes " +
+                                       std::to_string(total / 8));
     entries.push_back(std::move(current));
     at = At::Top;
     return true;

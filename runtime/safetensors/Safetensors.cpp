@@ -52,8 +52,9 @@ Status checkRanges(const std::vector<SafetensorsHeaderEntry> &sorted, uint64_t d
       return invalid(safetensorsPointer(e.name) + "/data_offsets",
                      "tensor " + printableName(e.name) + " overlaps tensor " + printableName(before->name));
     if (e.begin > place)
-      return invalid(safetensorsPointer(e.name) + "/data_offsets",
-                     "a gap of " + std::to_string(e.begin - place) + " bytes stands before tensor " + printableName(e.name));
+      return invalid(safetensorsPointer(e.name) + "/data_offsets", "a gap of " + std::to_string(e.begin - place) +
+                                                                       " bytes stands before tensor " +
+                                                                       printableName(e.name));
     place = e.end;
     before = &e;
   }
@@ -71,7 +72,8 @@ std::string describe(const std::string &dtype, const std::vector<int64_t> &shape
 
 bool fits(const TensorType &have, const TensorType &want) {
   return have.dtype == want.dtype && have.shape.size() == want.shape.size() &&
-         std::equal(have.shape.begin(), have.shape.end(), want.shape.begin(), [](int64_t h, int64_t w) { return w == -1 || h == w; });
+         std::equal(have.shape.begin(), have.shape.end(), want.shape.begin(),
+                    [](int64_t h, int64_t w) { return w == -1 || h == w; });
 }
 
 } // namespace
@@ -83,10 +85,11 @@ Status SafetensorsFile::Impl::read(const std::byte *data, size_t bytes) {
   for (int i = 7; i >= 0; --i)
     headerBytes = headerBytes << 8 | std::to_integer<uint64_t>(data[i]);
   if (headerBytes > bytes - 8)
-    return invalid({}, "header runs past the end of the file: " + std::to_string(headerBytes) + " bytes, where " + std::to_string(bytes - 8) +
-                           " follow its length");
+    return invalid({}, "header runs past the end of the file: " + std::to_string(headerBytes) + " bytes, where " +
+                           std::to_string(bytes - 8) + " follow its length");
   if (headerBytes > kSafetensorsMaxHeader)
-    return invalid({}, "header of " + std::to_string(headerBytes) + " bytes is longer than " + std::to_string(kSafetensorsMaxHeader));
+    return invalid({}, "header of " + std::to_string(headerBytes) + " bytes is longer than " +
+                           std::to_string(kSafetensorsMaxHeader));
 
   const std::byte *tensors = data + 8 + headerBytes;
   const uint64_t dataBytes = bytes - 8 - headerBytes;
@@ -103,7 +106,8 @@ Status SafetensorsFile::Impl::read(const std::byte *data, size_t bytes) {
       foreign.push_back(std::move(e));
       continue;
     }
-    entries.push_back({std::move(e.name), {*e.dtype, std::move(e.shape)}, tensors + e.begin, static_cast<size_t>(e.end - e.begin)});
+    entries.push_back(
+        {std::move(e.name), {*e.dtype, std::move(e.shape)}, tensors + e.begin, static_cast<size_t>(e.end - e.begin)});
   }
   index.reserve(entries.size());
   for (const SafetensorsEntry &e : entries)
@@ -114,9 +118,12 @@ Status SafetensorsFile::Impl::read(const std::byte *data, size_t bytes) {
 Result<SafetensorsFile> SafetensorsFile::open(const std::string &path) {
   auto impl = std::make_shared<Impl>();
   impl->path = path;
-  auto failed = [&](const char *what) { return impl->at(invalid({}, std::string(what) + ": " + std::strerror(errno))); };
+  auto failed = [&](const char *what) {
+    return impl->at(invalid({}, std::string(what) + ": " + std::strerror(errno)));
+  };
 
-  int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); // non-blocking: a pipe without a writer must not hang
+  int fd =
+      ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); // non-blocking: a pipe without a writer must not hang
   if (fd < 0)
     return failed("cannot open");
   struct stat info;
@@ -156,9 +163,7 @@ Result<SafetensorsFile> SafetensorsFile::parse(const void *data, size_t bytes) {
   return file;
 }
 
-const std::vector<SafetensorsEntry> &SafetensorsFile::entries() const {
-  return impl->entries;
-}
+const std::vector<SafetensorsEntry> &SafetensorsFile::entries() const { return impl->entries; }
 
 const SafetensorsEntry *SafetensorsFile::find(std::string_view name) const {
   auto it = impl->index.find(name);
@@ -173,18 +178,21 @@ Result<const SafetensorsEntry *> SafetensorsFile::get(std::string_view name, con
   if (!entry) {
     for (const SafetensorsHeaderEntry &e : impl->foreign)
       if (e.name == name)
-        return impl->at(invalid(pointer, "tensor " + shown + " is " + describe(e.dtypeSpelling, e.shape) + ", where " + wanted + " is expected"));
+        return impl->at(invalid(pointer, "tensor " + shown + " is " + describe(e.dtypeSpelling, e.shape) + ", where " +
+                                             wanted + " is expected"));
     return impl->at(invalid(pointer, "tensor " + shown + " is missing"));
   }
   if (!fits(entry->type, type))
-    return impl->at(invalid(pointer, "tensor " + shown + " is " + describe(dtypeName(entry->type.dtype), entry->type.shape) + ", where " + wanted +
-                                         " is expected"));
+    return impl->at(invalid(pointer, "tensor " + shown + " is " +
+                                         describe(dtypeName(entry->type.dtype), entry->type.shape) + ", where " +
+                                         wanted + " is expected"));
   if (entry->type.dtype == DType::Bool) {
     const std::byte *end = entry->data + entry->bytes;
     const std::byte *bad = std::find_if(entry->data, end, [](std::byte b) { return b > std::byte{1}; });
     if (bad != end)
-      return impl->at(invalid(pointer, "tensor " + shown + ": element " + std::to_string(bad - entry->data) + " is the byte " +
-                                           std::to_string(std::to_integer<int>(*bad)) + ", where a bool is 0 or 1"));
+      return impl->at(invalid(pointer, "tensor " + shown + ": element " + std::to_string(bad - entry->data) +
+                                           " is the byte " + std::to_string(std::to_integer<int>(*bad)) +
+                                           ", where a bool is 0 or 1"));
   }
   return entry;
 }

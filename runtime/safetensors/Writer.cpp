@@ -44,7 +44,8 @@ Result<std::string> formatHeader(const std::vector<SafetensorsWrite> &tensors, c
   uint64_t place = 0;
   for (size_t i : order) {
     const SafetensorsWrite &t = tensors[i];
-    json += (json.size() > 1 ? "," : "") + jsonString(t.name) + ":{\"dtype\":\"" + safetensorsName(t.type.dtype) + "\",\"shape\":[";
+    json += (json.size() > 1 ? "," : "") + jsonString(t.name) + ":{\"dtype\":\"" + safetensorsName(t.type.dtype) +
+            "\",\"shape\":[";
     for (size_t d = 0; d < t.type.shape.size(); ++d)
       json += (d ? "," : "") + std::to_string(t.type.shape[d]);
     json += "],\"data_offsets\":[" + std::to_string(place) + ",";
@@ -57,7 +58,8 @@ Result<std::string> formatHeader(const std::vector<SafetensorsWrite> &tensors, c
   constexpr size_t kAlign = 64, kLength = 8;
   json.append((kAlign - (json.size() + kLength) % kAlign) % kAlign, ' ');
   if (json.size() > kSafetensorsMaxHeader)
-    return invalid({}, "header of " + std::to_string(json.size()) + " bytes is longer than " + std::to_string(kSafetensorsMaxHeader));
+    return invalid({}, "header of " + std::to_string(json.size()) + " bytes is longer than " +
+                           std::to_string(kSafetensorsMaxHeader));
   std::string out;
   for (size_t i = 0; i < kLength; ++i)
     out += static_cast<char>(static_cast<uint64_t>(json.size()) >> (8 * i) & 0xFF);
@@ -67,7 +69,8 @@ Result<std::string> formatHeader(const std::vector<SafetensorsWrite> &tensors, c
 bool writeAll(int fd, const void *data, size_t bytes) {
   auto *at = static_cast<const char *>(data);
   while (bytes > 0) {
-    ssize_t n = ::write(fd, at, std::min<size_t>(bytes, size_t(1) << 30)); // the kernel takes at most about 2 GiB a call
+    ssize_t n =
+        ::write(fd, at, std::min<size_t>(bytes, size_t(1) << 30)); // the kernel takes at most about 2 GiB a call
     if (n < 0 && errno == EINTR)
       continue;
     if (n == 0)
@@ -99,7 +102,8 @@ Status writeSafetensors(const std::string &path, const std::vector<SafetensorsWr
       return invalid(safetensorsPointer(t.name), "the safetensors format keeps the name __metadata__ for itself");
     for (int64_t extent : t.type.shape)
       if (extent < 0)
-        return invalid(safetensorsPointer(t.name), "tensor " + printableName(t.name) + " has an extent that is not known");
+        return invalid(safetensorsPointer(t.name),
+                       "tensor " + printableName(t.name) + " has an extent that is not known");
     if (!names.insert(t.name).second)
       return invalid(safetensorsPointer(t.name), "tensor " + printableName(t.name) + " is written twice");
   }

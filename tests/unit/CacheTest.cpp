@@ -30,8 +30,10 @@ std::string sha(std::string_view text) { return hex(Sha256::of(text)); }
 TEST(Sha256Test, VectorsOfTheStandard) { // FIPS 180-4's examples, and the empty message of the validation suite
   EXPECT_EQ(sha(""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
   EXPECT_EQ(sha("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
-  EXPECT_EQ(sha("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq"), "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
-  EXPECT_EQ(sha("abcdefghbcdefghicdefghijdefghijkefghijklfghijklmghijklmnhijklmnoijklmnopjklmnopqklmnopqrlmnopqrsmnopqrstnopqrstu"),
+  EXPECT_EQ(sha("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq"),
+            "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
+  EXPECT_EQ(sha("abcdefghbcdefghicdefghijdefghijkefghijklfghijklmghijklmnhijklmnoijklmnopjklmnopqklmnopqrlmnopqrsmnopqr"
+                "stnopqrstu"),
             "cf5b16a778af8380036ce59e7b0492370b249b11e8f07a51afac45037afee9d1");
   EXPECT_EQ(sha(std::string(1'000'000, 'a')), "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
 }
@@ -63,7 +65,9 @@ protected:
     folder = root / "cache";
   }
   void TearDown() override { fs::remove_all(root); }
-  DiskCache open(uint64_t maxBytes = DiskCache::kDefaultBytes) const { return DiskCache::open(folder.string(), maxBytes); }
+  DiskCache open(uint64_t maxBytes = DiskCache::kDefaultBytes) const {
+    return DiskCache::open(folder.string(), maxBytes);
+  }
   fs::path entry(const CacheKey &k) const { return folder / (k.digest() + ".entry"); }
   size_t count(const std::string &extension) const {
     size_t n = 0;
@@ -112,8 +116,11 @@ TEST_F(CacheTest, MissesThenHits) {
 }
 
 TEST_F(CacheTest, EveryPartOfTheKeyCounts) {
-  std::vector<CacheKey> keys{{"a", "b", "c", "d"}, {"ab", "", "c", "d"}, {"a", "bc", "", "d"}, {"a", "b", "cd", ""}, {"", "ab", "c", "d"},
-                             {"b", "a", "c", "d"}, {"a", "b", "c", "e"}, {"a", "b", "d", "c"}, {"", "", "", ""},    {std::string(1, '\0'), "", "", ""}};
+  std::vector<CacheKey> keys{{"a", "b", "c", "d"}, {"ab", "", "c", "d"},
+                             {"a", "bc", "", "d"}, {"a", "b", "cd", ""},
+                             {"", "ab", "c", "d"}, {"b", "a", "c", "d"},
+                             {"a", "b", "c", "e"}, {"a", "b", "d", "c"},
+                             {"", "", "", ""},     {std::string(1, '\0'), "", "", ""}};
   DiskCache cache = open();
   for (size_t i = 0; i < keys.size(); ++i)
     cache.put(keys[i], std::to_string(i));
@@ -225,7 +232,8 @@ TEST_F(CacheTest, OffOrUnusableIsNoError) {
   } else { // root may write everywhere; a directory of another user is refused
     fs::create_directory(root / "foreign");
     ASSERT_EQ(::chown((root / "foreign").c_str(), 12345, 12345), 0);
-    EXPECT_EQ(DiskCache::open((root / "foreign").string()).reason(), (root / "foreign").string() + ": belongs to another user");
+    EXPECT_EQ(DiskCache::open((root / "foreign").string()).reason(),
+              (root / "foreign").string() + ": belongs to another user");
   }
 }
 
@@ -254,7 +262,8 @@ TEST_F(CacheTest, TheDefaultDirectoryFollowsTheEnvironment) {
 
 std::string valueOf(int k, unsigned salt) { // says which key it is for and is long enough to be written in pieces
   std::string text = std::to_string(k) + ":" + std::to_string(salt) + ":";
-  return text + std::string(1000 + (salt * 7919u + static_cast<unsigned>(k) * 104729u) % 200'000, static_cast<char>('a' + salt % 26));
+  return text + std::string(1000 + (salt * 7919u + static_cast<unsigned>(k) * 104729u) % 200'000,
+                            static_cast<char>('a' + salt % 26));
 }
 
 bool consistent(const std::string &value, int k) {
@@ -311,7 +320,8 @@ TEST_F(CacheTest, KilledWritersLeaveNoTornEntry) {
     ASSERT_GE(child, 0);
     if (child == 0)
       for (unsigned i = 0;; ++i)
-        open().put(key(std::to_string(i % kKeys)), valueOf(static_cast<int>(i % kKeys), i + static_cast<unsigned>(round)));
+        open().put(key(std::to_string(i % kKeys)),
+                   valueOf(static_cast<int>(i % kKeys), i + static_cast<unsigned>(round)));
     std::this_thread::sleep_for(std::chrono::microseconds(2000 + 700 * round));
     ASSERT_EQ(::kill(child, SIGKILL), 0);
     ASSERT_EQ(::waitpid(child, nullptr, 0), child);

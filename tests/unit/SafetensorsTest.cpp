@@ -46,13 +46,16 @@ protected:
     std::ifstream in(path(name), std::ios::binary);
     return {std::istreambuf_iterator<char>(in), {}};
   }
-  size_t filesInFolder() const { return static_cast<size_t>(std::distance(fs::directory_iterator(folder), fs::directory_iterator())); }
+  size_t filesInFolder() const {
+    return static_cast<size_t>(std::distance(fs::directory_iterator(folder), fs::directory_iterator()));
+  }
   fs::path folder;
 };
 
 TEST_F(SafetensorsTest, ReadsWhatTorchWrites) {
   // As safetensors.torch.save_file lays it out: metadata first, no spaces in the JSON, padded to a multiple of 8.
-  std::string header = R"({"__metadata__":{"format":"pt"},"h.w":{"dtype":"BF16","shape":[2,3],"data_offsets":[8,20]},"s":{"dtype":"I64","shape":[],"data_offsets":[0,8]}})";
+  std::string header =
+      R"({"__metadata__":{"format":"pt"},"h.w":{"dtype":"BF16","shape":[2,3],"data_offsets":[8,20]},"s":{"dtype":"I64","shape":[],"data_offsets":[0,8]}})";
   header.append((8 - header.size() % 8) % 8, ' ');
   std::string bytes = file(header, std::string("\x2a\0\0\0\0\0\0\0abcdefghijkl", 20));
   auto f = parse(bytes);
@@ -76,8 +79,8 @@ TEST_F(SafetensorsTest, ReadsEveryDType) {
   for (int i = 0; i < kDTypeCount; ++i) {
     auto type = static_cast<DType>(i);
     size_t bytes = 3 * dtypeSize(type);
-    std::string text = file(std::string(R"({"t":{"dtype":")") + safetensorsName(type) + R"(","shape":[3],"data_offsets":[0,)" +
-                                std::to_string(bytes) + "]}}",
+    std::string text = file(std::string(R"({"t":{"dtype":")") + safetensorsName(type) +
+                                R"(","shape":[3],"data_offsets":[0,)" + std::to_string(bytes) + "]}}",
                             std::string(bytes, '\1'));
     auto f = parse(text);
     ASSERT_TRUE(f.ok()) << f.error().str();
@@ -92,9 +95,10 @@ TEST_F(SafetensorsTest, EmptyFilesAndTensors) {
   EXPECT_TRUE(parse(file("{}   ")).ok());
   EXPECT_TRUE(parse(file(R"({"__metadata__":{}})")).ok());
   // Empty tensors at the start, in the middle and at the end; both orders in the header.
-  std::string bytes = file(R"({"d":{"dtype":"F32","shape":[0,4],"data_offsets":[8,8]},"b":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},)"
-                           R"("a":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}})",
-                           std::string(8, 'x'));
+  std::string bytes = file(
+      R"({"d":{"dtype":"F32","shape":[0,4],"data_offsets":[8,8]},"b":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},)"
+      R"("a":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}})",
+      std::string(8, 'x'));
   auto f = parse(bytes);
   ASSERT_TRUE(f.ok()) << f.error().str();
   EXPECT_EQ(f->entries().size(), 3u);
@@ -103,10 +107,11 @@ TEST_F(SafetensorsTest, EmptyFilesAndTensors) {
 }
 
 TEST_F(SafetensorsTest, TensorsOfOtherTypesStandBesideThoseThatAGraphNames) {
-  std::string bytes = file(R"({"big":{"dtype":"F64","shape":[1],"data_offsets":[0,8]},"x":{"dtype":"U8","shape":[2],"data_offsets":[8,10]},)"
-                           R"("f4":{"dtype":"F4","shape":[2,3],"data_offsets":[10,13]},)"
-                           R"("deep":{"dtype":"U8","shape":[1,1,1,1,1,1,1,1,1],"data_offsets":[13,14]}})",
-                           std::string(14, 'x'));
+  std::string bytes = file(
+      R"({"big":{"dtype":"F64","shape":[1],"data_offsets":[0,8]},"x":{"dtype":"U8","shape":[2],"data_offsets":[8,10]},)"
+      R"("f4":{"dtype":"F4","shape":[2,3],"data_offsets":[10,13]},)"
+      R"("deep":{"dtype":"U8","shape":[1,1,1,1,1,1,1,1,1],"data_offsets":[13,14]}})",
+      std::string(14, 'x'));
   auto f = parse(bytes);
   ASSERT_TRUE(f.ok()) << f.error().str();
   EXPECT_EQ(f->entries().size(), 1u);
@@ -145,8 +150,9 @@ TEST_F(SafetensorsTest, GetNamesWhatDiffers) {
 }
 
 TEST_F(SafetensorsTest, BoolsAreZeroOrOne) {
-  std::string bytes = file(R"({"m":{"dtype":"BOOL","shape":[3],"data_offsets":[0,3]},"n":{"dtype":"BOOL","shape":[3],"data_offsets":[3,6]}})",
-                           std::string("\0\1\0\1\1\2", 6));
+  std::string bytes = file(
+      R"({"m":{"dtype":"BOOL","shape":[3],"data_offsets":[0,3]},"n":{"dtype":"BOOL","shape":[3],"data_offsets":[3,6]}})",
+      std::string("\0\1\0\1\1\2", 6));
   auto f = parse(bytes);
   ASSERT_TRUE(f.ok()) << f.error().str();
   EXPECT_TRUE(f->get("m", {DType::Bool, {3}}).ok());
@@ -194,7 +200,8 @@ std::vector<Corruption> corruptions() {
       {"an object in the metadata", file(R"({"__metadata__":{"a":{}}})", ""), "/__metadata__", "object of strings"},
       {"the metadata twice", file(R"({"__metadata__":{},"__metadata__":{}})", ""), "/__metadata__", "twice"},
       {"a name twice", file("{\"t\":{" + good + "},\"t\":{" + good + "}}", data), "/t", "stands twice"},
-      {"a name twice, once escaped", file("{\"t\":{" + good + "},\"\\u0074\":{" + good + "}}", data), "/t", "stands twice"},
+      {"a name twice, once escaped", file("{\"t\":{" + good + "},\"\\u0074\":{" + good + "}}", data), "/t",
+       "stands twice"},
       {"no dtype", one(R"("shape":[2],"data_offsets":[0,8])"), "/t", "key 'dtype' is missing"},
       {"no shape", one(R"("dtype":"F32","data_offsets":[0,8])"), "/t", "key 'shape' is missing"},
       {"no offsets", one(R"("dtype":"F32","shape":[2])"), "/t", "key 'data_offsets' is missing"},
@@ -203,48 +210,78 @@ std::vector<Corruption> corruptions() {
       {"an unknown key", one(good + R"(,"strides":[1])"), "/t/strides", "unknown key 'strides'"},
       {"dtype a number", one(R"("dtype":4,"shape":[2],"data_offsets":[0,8])"), "/t/dtype", "a string is expected"},
       {"dtype unknown", one(R"("dtype":"F31","shape":[2],"data_offsets":[0,8])"), "/t/dtype", "unknown dtype 'F31'"},
-      {"dtype of the graph format", one(R"("dtype":"f32","shape":[2],"data_offsets":[0,8])"), "/t/dtype", "unknown dtype 'f32'"},
+      {"dtype of the graph format", one(R"("dtype":"f32","shape":[2],"data_offsets":[0,8])"), "/t/dtype",
+       "unknown dtype 'f32'"},
       {"shape a number", one(R"("dtype":"F32","shape":2,"data_offsets":[0,8])"), "/t/shape", "a list of extents"},
       {"an extent below 0", one(R"("dtype":"F32","shape":[-2],"data_offsets":[0,8])"), "/t/shape", "not the number -2"},
       {"an extent 2.0", one(R"("dtype":"F32","shape":[2.0],"data_offsets":[0,8])"), "/t/shape", "not the number 2.0"},
       {"an extent as text", one(R"("dtype":"F32","shape":["2"],"data_offsets":[0,8])"), "/t/shape", "not a string"},
       {"shape nested", one(R"("dtype":"F32","shape":[[2]],"data_offsets":[0,8])"), "/t/shape", "not an array"},
-      {"an extent 2^63", one(R"("dtype":"F32","shape":[9223372036854775808],"data_offsets":[0,8])"), "/t/shape", "too large"},
-      {"an extent 2^64", one(R"("dtype":"F32","shape":[18446744073709551616],"data_offsets":[0,8])"), "/t/shape", "not the number 18446744073709551616"},
-      {"a product of 2^64", one(R"("dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,0])", 0), "/t/shape", "overflows"},
-      {"a size of 2^64", one(R"("dtype":"F32","shape":[4611686018427387904],"data_offsets":[0,0])", 0), "/t/shape", "overflows"},
-      {"a size of 2^63", one(R"("dtype":"U8","shape":[4294967296,2147483648],"data_offsets":[0,0])", 0), "/t/shape", "overflows"},
-      {"an overflow behind a 0", one(R"("dtype":"F32","shape":[0,4294967296,4294967296],"data_offsets":[0,0])", 0), "/t/shape", "overflows"},
+      {"an extent 2^63", one(R"("dtype":"F32","shape":[9223372036854775808],"data_offsets":[0,8])"), "/t/shape",
+       "too large"},
+      {"an extent 2^64", one(R"("dtype":"F32","shape":[18446744073709551616],"data_offsets":[0,8])"), "/t/shape",
+       "not the number 18446744073709551616"},
+      {"a product of 2^64", one(R"("dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,0])", 0), "/t/shape",
+       "overflows"},
+      {"a size of 2^64", one(R"("dtype":"F32","shape":[4611686018427387904],"data_offsets":[0,0])", 0), "/t/shape",
+       "overflows"},
+      {"a size of 2^63", one(R"("dtype":"U8","shape":[4294967296,2147483648],"data_offsets":[0,0])", 0), "/t/shape",
+       "overflows"},
+      {"an overflow behind a 0", one(R"("dtype":"F32","shape":[0,4294967296,4294967296],"data_offsets":[0,0])", 0),
+       "/t/shape", "overflows"},
       {"part of a byte", one(R"("dtype":"F4","shape":[3],"data_offsets":[0,2])", 2), "/t/shape", "whole bytes"},
       {"no offset", one(R"("dtype":"F32","shape":[2],"data_offsets":[])"), "/t/data_offsets", "not two offsets"},
       {"one offset", one(R"("dtype":"F32","shape":[2],"data_offsets":[0])"), "/t/data_offsets", "not two offsets"},
       {"three offsets", one(R"("dtype":"F32","shape":[2],"data_offsets":[0,8,8])"), "/t/data_offsets", "more than two"},
-      {"offset below 0", one(R"("dtype":"F32","shape":[2],"data_offsets":[-8,0])"), "/t/data_offsets", "not the number -8"},
-      {"offset of 2^64", one(R"("dtype":"F32","shape":[2],"data_offsets":[0,18446744073709551624])"), "/t/data_offsets", "not the number"},
+      {"offset below 0", one(R"("dtype":"F32","shape":[2],"data_offsets":[-8,0])"), "/t/data_offsets",
+       "not the number -8"},
+      {"offset of 2^64", one(R"("dtype":"F32","shape":[2],"data_offsets":[0,18446744073709551624])"), "/t/data_offsets",
+       "not the number"},
       {"offsets turned", one(R"("dtype":"F32","shape":[2],"data_offsets":[8,0])"), "/t/data_offsets", "after its end"},
-      {"offset past the end", one(R"("dtype":"F32","shape":[2],"data_offsets":[8,16])"), "/t/data_offsets", "ends at byte 16 of the data, which has 8"},
-      {"range shorter than the shape", one(R"("dtype":"F32","shape":[2],"data_offsets":[0,7])", 7), "/t/data_offsets", "spans 7 bytes, where F32 [2] takes 8"},
-      {"range longer than the shape", one(R"("dtype":"F32","shape":[2],"data_offsets":[0,9])", 9), "/t/data_offsets", "spans 9 bytes"},
-      {"a gap at the start", one(R"("dtype":"F32","shape":[1],"data_offsets":[4,8])"), "/t/data_offsets", "a gap of 4 bytes stands before"},
+      {"offset past the end", one(R"("dtype":"F32","shape":[2],"data_offsets":[8,16])"), "/t/data_offsets",
+       "ends at byte 16 of the data, which has 8"},
+      {"range shorter than the shape", one(R"("dtype":"F32","shape":[2],"data_offsets":[0,7])", 7), "/t/data_offsets",
+       "spans 7 bytes, where F32 [2] takes 8"},
+      {"range longer than the shape", one(R"("dtype":"F32","shape":[2],"data_offsets":[0,9])", 9), "/t/data_offsets",
+       "spans 9 bytes"},
+      {"a gap at the start", one(R"("dtype":"F32","shape":[1],"data_offsets":[4,8])"), "/t/data_offsets",
+       "a gap of 4 bytes stands before"},
       {"bytes at the end", one(good, 9), "", "1 bytes at the end of the file belong to no tensor"},
       {"data without tensors", file("{}", "x"), "", "1 bytes at the end"},
-      {"an overlap", file(R"({"a":{"dtype":"U8","shape":[5],"data_offsets":[0,5]},"b":{"dtype":"U8","shape":[4],"data_offsets":[4,8]}})", data),
+      {"an overlap",
+       file(
+           R"({"a":{"dtype":"U8","shape":[5],"data_offsets":[0,5]},"b":{"dtype":"U8","shape":[4],"data_offsets":[4,8]}})",
+           data),
        "/b/data_offsets", "tensor b overlaps tensor a"},
-      {"the same range twice", file("{\"a\":{" + good + "},\"b\":{" + good + "}}", data), "/b/data_offsets", "tensor b overlaps tensor a"},
-      {"an empty tensor within another",
-       file(R"({"a":{"dtype":"U8","shape":[8],"data_offsets":[0,8]},"b":{"dtype":"U8","shape":[0],"data_offsets":[4,4]}})", data), "/b/data_offsets",
+      {"the same range twice", file("{\"a\":{" + good + "},\"b\":{" + good + "}}", data), "/b/data_offsets",
        "tensor b overlaps tensor a"},
-      {"a gap between", file(R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"b":{"dtype":"U8","shape":[4],"data_offsets":[4,8]}})", data),
+      {"an empty tensor within another",
+       file(
+           R"({"a":{"dtype":"U8","shape":[8],"data_offsets":[0,8]},"b":{"dtype":"U8","shape":[0],"data_offsets":[4,4]}})",
+           data),
+       "/b/data_offsets", "tensor b overlaps tensor a"},
+      {"a gap between",
+       file(
+           R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"b":{"dtype":"U8","shape":[4],"data_offsets":[4,8]}})",
+           data),
        "/b/data_offsets", "a gap of 2 bytes stands before tensor b"},
-      {"an unknown name's corruption, escaped", file("{\"a\\/b~\\u001b\":{}}", ""), "/a~1b~0\\x1b", "tensor a/b~\\x1b: key"},
-      {"very deep", file("{\"t\":" + std::string(1 << 20, '[') + std::string(1 << 20, ']') + "}", ""), "/t", "an object is expected"},
+      {"an unknown name's corruption, escaped", file("{\"a\\/b~\\u001b\":{}}", ""), "/a~1b~0\\x1b",
+       "tensor a/b~\\x1b: key"},
+      {"very deep", file("{\"t\":" + std::string(1 << 20, '[') + std::string(1 << 20, ']') + "}", ""), "/t",
+       "an object is expected"},
       {"very deep metadata", file("{\"__metadata__\":" + std::string(1 << 20, '{'), ""), "", ""},
-      {"rank above 64", one("\"dtype\":\"U8\",\"data_offsets\":[0,1],\"shape\":[1" + [] {
-         std::string ones;
-         for (int i = 0; i < 64; ++i)
-           ones += ",1";
-         return ones;
-       }() + "]", 1), "/t/shape", "rank above 64"},
+      {"rank above 64",
+       one(
+           "\"dtype\":\"U8\",\"data_offsets\":[0,1],\"shape\":[1" +
+               [] {
+                 std::string ones;
+                 for (int i = 0; i < 64; ++i)
+                   ones += ",1";
+                 return ones;
+               }() +
+               "]",
+           1),
+       "/t/shape", "rank above 64"},
   };
 }
 
@@ -260,15 +297,19 @@ TEST_F(SafetensorsTest, RefusesCorruptFilesAtTheirPlace) {
     // From a file: the same, with its name.
     auto g = SafetensorsFile::open(write("bad", c.bytes));
     ASSERT_FALSE(g.ok());
-    EXPECT_EQ(g.error().str(), path("bad") + (*c.pointer ? std::string(":") + c.pointer : "") + ": " + f.error().message);
+    EXPECT_EQ(g.error().str(),
+              path("bad") + (*c.pointer ? std::string(":") + c.pointer : "") + ": " + f.error().message);
   }
 }
 
 TEST_F(SafetensorsTest, EveryTruncationIsRefused) {
-  std::string whole = file(R"({"a":{"dtype":"U8","shape":[5],"data_offsets":[0,5]},"b":{"dtype":"BF16","shape":[2],"data_offsets":[5,9]}})", "123456789");
+  std::string whole = file(
+      R"({"a":{"dtype":"U8","shape":[5],"data_offsets":[0,5]},"b":{"dtype":"BF16","shape":[2],"data_offsets":[5,9]}})",
+      "123456789");
   ASSERT_TRUE(parse(whole).ok());
   for (size_t n = 0; n < whole.size(); ++n) {
-    std::vector<char> exact(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(n)); // so that a sanitizer sees a read past it
+    std::vector<char> exact(whole.begin(),
+                            whole.begin() + static_cast<std::ptrdiff_t>(n)); // so that a sanitizer sees a read past it
     EXPECT_FALSE(SafetensorsFile::parse(exact.data(), exact.size()).ok()) << n;
   }
 }
@@ -322,7 +363,9 @@ TEST_F(SafetensorsTest, WritesWhatItReads) {
   std::vector<SafetensorsWrite> tensors;
   for (int i = 0; i < kDTypeCount; ++i) // small elements first, so that alignment needs the writer's own order
     for (auto shape : {std::vector<int64_t>{}, {0}, {3}, {2, 3}, {1, 1, 1, 1, 1, 1, 1, 3}})
-      tensors.push_back({"t/" + std::to_string(i) + "\"\\\n\x01~é" + str(shape), {static_cast<DType>(kDTypeCount - 1 - i), shape}, bytes.data()});
+      tensors.push_back({"t/" + std::to_string(i) + "\"\\\n\x01~é" + str(shape),
+                         {static_cast<DType>(kDTypeCount - 1 - i), shape},
+                         bytes.data()});
   ASSERT_TRUE(writeSafetensors(path("out"), tensors).ok());
   EXPECT_EQ(filesInFolder(), 1u);
   auto f = SafetensorsFile::open(path("out"));
