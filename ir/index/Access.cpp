@@ -114,7 +114,7 @@ Collapsed collapseDims(Context &ctx, const std::vector<int> &dims, const std::ve
     std::vector<Expr> merged;
     for (Expr e : c.exprs) {
       Expr f = ctx.substitute(e, parts);
-      if (f.weight() > e.weight())
+      if (f.weight() > e.weight() || f.weight() == kMaxWeight)
         break;
       merged.push_back(f);
     }

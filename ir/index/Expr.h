@@ -28,7 +28,7 @@
 //                (X mod m) floordiv a = (X floordiv a) mod (m/a)                                      where a divides m
 //                (Y + k*(X mod m)) mod c = (Y + k*X) mod c                                            where c divides k*m
 //   R5 rejoin    c*(S floordiv c) + (S mod c) = S;  c*((S floordiv c) mod n) + (S mod c) = S mod (c*n)
-//                applied, in either direction, whenever it makes a sum lighter (Expr::weight)
+//                applied, in either direction, whenever it makes a sum lighter (Expr::weight) and no less bounded
 //   R6 trivial   a dimension of extent 1 (or 0: there is no point at all) is the constant 0
 //
 // WORKED CASES.
@@ -59,6 +59,9 @@ namespace rl::index {
 
 inline constexpr int64_t kMinusInfinity = std::numeric_limits<int64_t>::min();
 inline constexpr int64_t kPlusInfinity = std::numeric_limits<int64_t>::max();
+
+/// Weights stop here: a chain of reshapes and permutes can double an expression at each step, as a tree.
+inline constexpr uint32_t kMaxWeight = 1u << 30;
 
 /// Quotient rounded to minus infinity, and its remainder in [0, c). c > 0.
 inline int64_t floorDiv(int64_t a, int64_t c) { return a / c - (a % c < 0); }
@@ -99,7 +102,7 @@ struct Expr {
   /// The greatest g such that every term but `dim`'s own, the constant included, is a multiple of g wherever it is
   /// evaluated. 0: all of that is zero, so any g will do. dim -1: of the whole expression.
   int64_t divisor(int dim = -1) const;
-  /// Cost of evaluating it as a tree: a dimension counts 1, a floordiv or mod 2 more than what is inside. At most 2^30.
+  /// Cost of evaluating it as a tree: a dimension counts 1, a floordiv or mod 2 more than what is inside. At most kMaxWeight.
   /// Parts are shared: whoever walks an expression (to emit it) remembers the atoms and sums that it has been through.
   uint32_t weight() const;
   /// Every intermediate value fits 31 bits and a sign when terms are added in any order: 32-bit arithmetic is enough.
