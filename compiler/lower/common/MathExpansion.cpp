@@ -1,0 +1,152 @@
+// Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Chooses the form of each function: one in f32 arithmetic, the same on every target, and for some one on the GPU's special
+// function unit where the result is rounded to 16 bits.
+#include "compiler/lower/common/MathExpansion.h"
+#include "compiler/lower/common/MathExpansionBuilder.h"
+
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+
+#include <cassert>
+
+using namespace mlir;
+
+namespace rl {
+
+int mathArity(MathFn fn) {
+  switch (fn) {
+  case MathFn::Div:
+  case MathFn::Pow:
+  case MathFn::Atan2:
+  case MathFn::Fmod:
+  case MathFn::Remainder:
+  case MathFn::FloorDivide:
+    return 2;
+  default:
+    return 1;
+  }
+}
+
+const char *mathName(MathFn fn) {
+  static constexpr const char *names[] = {"exp",       "exp2",  "expm1",      "log",  "log2",    "log1p",
+                                          "sqrt",      "rsqrt", "reciprocal", "div",  "sin",     "cos",
+                                          "tanh",      "sigmoid", "silu",     "softplus", "erf", "gelu_erf",
+                                          "gelu_tanh", "pow",   "atan2",      "fmod", "remainder", "floor_divide"};
+  return names[static_cast<size_t>(fn)];
+}
+
+/// The form for NVPTX and 16-bit results, or an empty value where there is none.
+static mathx::F expandFor16Bits(MathFn fn, llvm::ArrayRef<mathx::F> a, bool bf16) {
+  using namespace mathx;
+  constexpr float ln2 = 0x1.62e43p-1f;
+  F x = a[0];
+  Emitter &em = *x.emitter;
+  switch (fn) {
+  case MathFn::Exp:
+    return exp16(x);
+  case MathFn::Exp2:
+    return em.perLane("llvm.nvvm.ex2.approx", {x});
+  // lg2 errs by 2^-22 in [1/2, 2], which f16, of more values there than bf16, cannot afford.
+  case MathFn::Log:
+    return bf16 ? em.perLane("llvm.nvvm.lg2.approx.f", {x}) * ln2 : F();
+  case MathFn::Log2:
+    return bf16 ? em.perLane("llvm.nvvm.lg2.approx.f", {x}) : F();
+  case MathFn::Sqrt:
+    return em.perLane("llvm.nvvm.sqrt.approx.f", {x});
+  case MathFn::Rsqrt:
+    return em.perLane("llvm.nvvm.rsqrt.approx.f", {x});
+  case MathFn::Reciprocal: // the intrinsic exists only in the form that flushes subnormals
+    return em.perLaneAsm("rcp.approx.f32 $0, $1;", x);
+  case MathFn::Div:
+    return em.perLane("llvm.nvvm.div.full", {x, a[1]});
+  case MathFn::Tanh:
+    return tanh16(x);
+  case MathFn::Sigmoid:
+    return sigmoid16(x, bf16);
+  case MathFn::Silu:
+    return silu16(x, bf16);
+  case MathFn::Softplus:
+    return softplus16(x, bf16);
+  case MathFn::Erf:
+    return erf16(x);
+  case MathFn::GeluErf:
+    return geluErf16(x, bf16);
+  case MathFn::GeluTanh:
+    return geluTanh16(x, bf16);
+  default:
+    return {};
+  }
+}
+
+static mathx::F expandF32(MathFn fn, llvm::ArrayRef<mathx::F> a) {
+  using namespace mathx;
+  F x = a[0];
+  Emitter &em = *x.emitter;
+  switch (fn) {
+  case MathFn::Exp:
+    return expF32(x);
+  case MathFn::Exp2:
+    return exp2F32(x);
+  case MathFn::Expm1:
+    return expm1F32(x);
+  case MathFn::Log:
+    return logF32(x);
+  case MathFn::Log2:
+    return log2F32(x);
+  case MathFn::Log1p:
+    return log1pF32(x);
+  case MathFn::Sqrt:
+    return sqrt(x);
+  case MathFn::Rsqrt: // 2^-22.9 on the GPU
+    return em.target.nvptx ? em.perLane("llvm.nvvm.rsqrt.approx.f", {x}) : em.f(1.0f) / sqrt(x);
+  case MathFn::Reciprocal:
+    return em.f(1.0f) / x;
+  case MathFn::Div:
+    return x / a[1];
+  case MathFn::Sin:
+    return sinCos(x, false);
+  case MathFn::Cos:
+    return sinCos(x, true);
+  case MathFn::Tanh:
+    return tanhF32(x);
+  case MathFn::Sigmoid:
+    return sigmoidF32(x);
+  case MathFn::Silu:
+    return siluF32(x);
+  case MathFn::Softplus:
+    return softplusF32(x);
+  case MathFn::Erf:
+    return erfF32(x);
+  case MathFn::GeluErf:
+    return geluErfF32(x);
+  case MathFn::GeluTanh:
+    return geluTanhF32(x);
+  case MathFn::Pow:
+    return powF32(x, a[1]);
+  case MathFn::Atan2:
+    return atan2F32(x, a[1]);
+  case MathFn::Fmod:
+    return fmodF32(x, a[1]);
+  case MathFn::Remainder:
+    return remainderF32(x, a[1]);
+  case MathFn::FloorDivide:
+    return floorDivideF32(x, a[1]);
+  }
+  llvm_unreachable("a value that is no MathFn");
+}
+
+Value expandMath(OpBuilder &builder, Location loc, MathFn fn, ValueRange args, Rounding rounding,
+                 const MathTarget &target) {
+  assert(static_cast<int>(args.size()) == mathArity(fn));
+  mathx::Emitter emitter(builder, loc, args[0].getType(), target);
+  llvm::SmallVector<mathx::F, 2> operands;
+  for (Value v : args)
+    operands.push_back(emitter.wrap(v));
+  if (target.nvptx && rounding != Rounding::F32)
+    if (mathx::F fast = expandFor16Bits(fn, operands, rounding == Rounding::BF16); fast.value)
+      return fast.value;
+  return expandF32(fn, operands).value;
+}
+
+} // namespace rl

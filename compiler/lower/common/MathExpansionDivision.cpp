@@ -1,0 +1,103 @@
+// Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// fmod, remainder and floor_divide.
+#include "compiler/lower/common/MathExpansionBuilder.h"
+
+#include "mlir/Dialect/SCF/IR/SCF.h"
+
+#include <limits>
+
+using namespace mlir;
+
+namespace rl::mathx {
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+/// a = m 2^e with m in [1, 2), for a positive and finite.
+struct Normalised {
+  F m;
+  I e;
+};
+Normalised normalise(F a) {
+  B subnormal = lt(a, 0x1p-126f);
+  I b = bits(select(subnormal, a * 0x1p24f, a));
+  return {fromBits((b & 0x7fffff) | 0x3f800000), shrS(b, 23) - select(subnormal, 127 + 24, 127)};
+}
+
+F powerOfTwo(I n) { return fromBits((n + 127) << 23); }
+
+} // namespace
+
+// Long division in base 2^20, exact: m_a 2^d mod m_b by d = e_a - e_b doublings, 20 at a time. Each step multiplies the
+// remainder r < m_b by 2^20 and takes off a multiple of m_b with one fma. The quotient, below 2^20, comes from a reciprocal
+// that is too large by 0.75 to 2.25 * 2^-22, all roundings counted: it is the right one or one too many, and one addition mends
+// that. r is a multiple of 2^-23 below 2 throughout, so nothing rounds. At most 14 steps; one where a / b is below 2^20.
+F fmodF32(F a, F b) {
+  Emitter &em = *a.emitter;
+  OpBuilder &builder = em.builder;
+  F x = abs(a), y = abs(b);
+  Normalised nx = normalise(x), ny = normalise(y);
+  F inverse = reciprocal(ny.m);
+  inverse = fma(inverse, 0x1.8p-22f, inverse);
+  F start = select(lt(nx.m, ny.m), nx.m, nx.m - ny.m);
+  I distance = nx.e - ny.e;
+
+  auto loop = scf::WhileOp::create(
+      builder, em.loc, TypeRange{start.value.getType(), distance.value.getType()},
+      ValueRange{start.value, distance.value},
+      [&](OpBuilder &inner, Location loc, ValueRange state) {
+        OpBuilder::InsertionGuard guard(builder);
+        builder.restoreInsertionPoint(inner.saveInsertionPoint());
+        scf::ConditionOp::create(builder, loc, em.any(gtS(em.wrapInt(state[1]), 0)), state);
+      },
+      [&](OpBuilder &inner, Location loc, ValueRange state) {
+        OpBuilder::InsertionGuard guard(builder);
+        builder.restoreInsertionPoint(inner.saveInsertionPoint());
+        F r = em.wrap(state[0]);
+        I left = em.wrapInt(state[1]);
+        F scaled = r * powerOfTwo(minS(maxS(left, 0), 20)); // by 1 where another lane is not done
+        F q = trunc(scaled * inverse);
+        F next = fma(-q, ny.m, scaled);
+        next = select(lt(next, 0.0f), next + ny.m, next);
+        scf::YieldOp::create(builder, loc, ValueRange{next.value, (left - 20).value});
+      });
+
+  I half = shrS(ny.e, 1);
+  F r = em.wrap(loop.getResult(0)) * powerOfTwo(half) * powerOfTwo(ny.e - half); // exact, in subnormals too
+  F result = copysign(select(lt(x, y), x, r), a);
+  B defined = lt(x, kInfinity) & gt(y, 0.0f);
+  return select(defined, result, kNan);
+}
+
+F remainderF32(F a, F b) {
+  F r = fmodF32(a, b);
+  B opposite = ltS(bits(r) ^ bits(b), 0);
+  F moved = select(opposite, r + b, r);
+  // A zero takes the divisor's sign.
+  return select(eq(r, 0.0f), copysign(r, b), moved);
+}
+
+// floor of the quotient itself, then rounded. With q the rounded quotient and n = floor(q), the quotient is n + rest / b for
+// rest = a - n b, whose sign the fma gets right (a non-zero rest is at least 2^-149); below 2^23 it can only lie just under
+// n, where q was rounded up to it. Above, rest is exact, and floor(rest / b) is what n lacks.
+F floorDivideF32(F a, F b) {
+  F q = a / b;
+  F n = floor(q);
+  F rest = fma(-n, b, a);
+  B under = ltS(bits(rest) ^ bits(b), 0) & !eq(rest, 0.0f);
+  F small = select(under, n - 1.0f, n);
+  F large = n + floor(rest / b);
+  F magnitude = abs(q);
+  F result = select(lt(magnitude, 0x1p23f), small, large);
+  // An infinite quotient stays; an infinite divisor gives -1 for a dividend of the other sign, else 0.
+  result = select(lt(magnitude, kInfinity), result, q);
+  F ofInfinite = select(ltS(bits(a) ^ bits(b), 0), -1.0f, 0.0f);
+  result = select(eq(abs(b), kInfinity) & !eq(a, 0.0f), ofInfinite, result);
+  B undefined = isNan(a) | isNan(b) | (eq(abs(a), kInfinity) & !eq(b, 0.0f));
+  return select(undefined, kNan, result);
+}
+
+} // namespace rl::mathx
