@@ -102,8 +102,12 @@ std::string JsonDocument::nodeLabel(std::string_view pointer) const {
     Index name = first(*outputs);
     if (name >= items.size() || kind(name) != Kind::String)
       return {};
-    std::string text = quoted(string(name));
-    return " (node " + text.substr(1, text.size() - 2) + ")";
+    auto plain = [&](Index i) {
+      std::string text = quoted(string(i));
+      return text.substr(1, text.size() - 2);
+    };
+    auto op = member(c, "op");
+    return "node " + plain(name) + (op && kind(*op) == Kind::String ? " (" + plain(*op) + "): " : ": ");
   }
   return {};
 }
@@ -306,7 +310,7 @@ static Result<JsonDocument> parseUnguarded(std::string_view text, int maxDepth) 
       nlohmann::json::sax_parse(patched.data(), patched.data() + patched.size(), &again);
       label = again.doc.nodeLabel(error.pointer);
     }
-    error.message += label;
+    error.message = label + error.message;
     return error;
   }
   if (!ok)

@@ -43,7 +43,8 @@ public:
 
   /// The JSON pointer (RFC 6901) of an item; a key has the pointer of its value.
   std::string pointer(Index) const;
-  /// " (node NAME)" for a pointer into a node whose first output's name can be read, else empty.
+  /// What a message about this pointer begins with, as the resolver's do: "node NAME (op): " for a pointer into a node whose
+  /// first output's name can be read, else empty.
   std::string nodeLabel(std::string_view pointer) const;
 
 private:

@@ -81,8 +81,8 @@ private:
   GraphSpec spec;
 
   Error at(std::string pointer, std::string message) {
-    message += doc.nodeLabel(pointer);
-    return invalid(std::move(pointer), std::move(message));
+    std::string label = doc.nodeLabel(pointer);
+    return invalid(std::move(pointer), label + message);
   }
   Error fail(Index i, std::string message) { return at(doc.pointer(i), std::move(message)); }
 

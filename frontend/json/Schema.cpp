@@ -56,7 +56,8 @@ Json words(std::string_view choices) {
   return {{"enum", names}};
 }
 
-Json attribute(const AttrInfo &attr) {
+Json attribute(OpKind op, const AttrInfo &attr) {
+  std::string_view name = attr.name;
   switch (attr.type) {
   case AttrInfo::Boolean: return {{"type", "boolean"}};
   case AttrInfo::Integer: return ref("integer");
@@ -64,10 +65,11 @@ Json attribute(const AttrInfo &attr) {
   case AttrInfo::ScalarValue: return ref("scalar");
   case AttrInfo::String: return attr.choices ? words(attr.choices) : Json{{"type", "string"}};
   case AttrInfo::DTypeName: return attr.choices ? dtypeNames(attr.choices) : ref("dtype");
-  case AttrInfo::IntList: return ref("integers");
+  case AttrInfo::IntList:
+    return ref(name.starts_with("block") ? "block" : name == "low" || name == "high" ? "padding" : "integers");
   case AttrInfo::Shape: break;
   }
-  return ref("shapeAttribute");
+  return ref(op == OpKind::Reshape ? "reshaped" : "shape");
 }
 
 /// What an op asks of its node: how many operands and results, which attributes.
@@ -77,7 +79,7 @@ Json nodeRule(const OpInfo &info) {
     inputs["maxItems"] = info.maxInputs;
   Json attrs = Json::object(), required = Json::array();
   for (const AttrInfo &attr : info.attrs) {
-    attrs[attr.name] = attribute(attr);
+    attrs[attr.name] = attribute(info.kind, attr);
     if (attr.required)
       required.push_back(attr.name);
   }
@@ -111,7 +113,7 @@ Json node() {
                      {"inputs", operands},
                      {"outputs", results},
                      {"attrs", {{"type", "object"}}},
-                     {"precision", ref("dtype")},
+                     {"precision", ref("pin")},
                      {"source", {{"type", "string"}}}},
                     {"op", "inputs", "outputs"});
   Json all = Json::array();
@@ -132,8 +134,8 @@ std::string graphSchema() {
                   {"additionalProperties", object({{"dtype", ref("dtype")}, {"shape", ref("shape")}}, {"dtype", "shape"})}};
   Json dim = object({{"min", extent}, {"max", extent}}, Json::array(), "min is 1 and max 2147483647 unless given.");
   Json precision = object({{"mode", words("keep|bf16|f16|fp8|int8|auto")},
-                           {"tolerance", {{"type", "number"}}},
-                           {"pin", {{"type", "object"}, {"additionalProperties", ref("dtype")}}}},
+                           {"tolerance", {{"type", "number"}, {"exclusiveMinimum", 0}}},
+                           {"pin", {{"type", "object"}, {"additionalProperties", ref("pin")}}}},
                           Json::array());
   Json names = {{"type", "array"}, {"items", ref("name")}, {"minItems", 1}};
   Json of = object({{"of", {{"type", "object"}, {"minProperties", 1}, {"additionalProperties", ref("name")}}}, {"wrt", names}},
@@ -163,14 +165,18 @@ std::string graphSchema() {
       {"identifier", {{"type", "string"}, {"pattern", "^[A-Za-z_][A-Za-z0-9_]*$"}}},
       {"name", {{"type", "string"}, {"minLength", 1}}},
       {"dtype", dtypeNames(nullptr)},
+      {"pin", dtypeNames("f32|f16|bf16|f8e4m3|f8e5m2|i8")},
       {"integer", {{"type", "integer"}}},
       {"scalar", {{"type", {"number", "boolean"}}}},
       {"integers", {{"type", "array"}, {"maxItems", 8}, {"items", ref("integer")}}},
       {"shape", {{"type", "array"}, {"maxItems", 8}, {"items", {{"anyOf", {extent, ref("name")}}}}}},
-      {"shapeAttribute",
+      {"reshaped",
        {{"type", "array"},
         {"maxItems", 8},
         {"items", {{"anyOf", {Json{{"type", "integer"}, {"minimum", -1}}, ref("name")}}}}}},
+      {"padding", {{"type", "array"}, {"maxItems", 8}, {"items", extent}}},
+      {"block",
+       {{"type", "array"}, {"minItems", 1}, {"maxItems", 2}, {"items", {{"type", "integer"}, {"minimum", 1}}}}},
       {"tensors", tensors},
       {"node", node()}};
   return schema.dump(2) + "\n";
