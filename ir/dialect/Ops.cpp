@@ -65,6 +65,9 @@ StringRef mlir::ridge::valueName(Value value) {
     auto result = cast<OpResult>(value);
     Operation *op = result.getOwner();
     if (auto group = dyn_cast<GroupOp>(op)) {
+      // Names are asked for in diagnostics too, of ops that do not verify.
+      if (group.getBody().empty())
+        return {};
       Block &block = group.getBody().front();
       if (block.empty() || result.getResultNumber() >= block.back().getNumOperands())
         return {};
@@ -79,7 +82,7 @@ StringRef mlir::ridge::valueName(Value value) {
 }
 
 void mlir::ridge::nameResults(Operation *op, OpAsmSetValueNameFn setName) {
-  if (auto name = op->getAttrOfType<StringAttr>(kNameAttr))
+  if (auto name = op->getAttrOfType<StringAttr>(kNameAttr); name && op->getNumResults() > 0)
     setName(op->getResult(0), name.getValue());
 }
 
@@ -96,7 +99,10 @@ LogicalResult LiteralOp::inferReturnTypes(MLIRContext *context, std::optional<Lo
   return success();
 }
 
-void LiteralOp::getAsmResultNames(OpAsmSetValueNameFn setName) { setName(getResult(), "lit"); }
+void LiteralOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
+  if ((*this)->getNumResults() > 0)
+    setName((*this)->getResult(0), "lit");
+}
 
 LogicalResult LiteralOp::verify() {
   for (Operation *user : getResult().getUsers())
