@@ -46,16 +46,11 @@ std::optional<rl::DType> mlir::ridge::toDType(Type type) {
         if (!t.isSignless())
           return std::nullopt;
         switch (t.getWidth()) {
-        case 1:
-          return DType::Bool;
-        case 8:
-          return DType::I8;
-        case 32:
-          return DType::I32;
-        case 64:
-          return DType::I64;
-        default:
-          return std::nullopt;
+        case 1: return DType::Bool;
+        case 8: return DType::I8;
+        case 32: return DType::I32;
+        case 64: return DType::I64;
+        default: return std::nullopt;
         }
       })
       .Default([](Type) { return std::nullopt; });
@@ -64,28 +59,17 @@ std::optional<rl::DType> mlir::ridge::toDType(Type type) {
 Type mlir::ridge::toMlirType(MLIRContext *context, rl::DType dtype) {
   using rl::DType;
   switch (dtype) {
-  case DType::F32:
-    return Float32Type::get(context);
-  case DType::F16:
-    return Float16Type::get(context);
-  case DType::BF16:
-    return BFloat16Type::get(context);
-  case DType::F8E4M3:
-    return Float8E4M3FNType::get(context);
-  case DType::F8E5M2:
-    return Float8E5M2Type::get(context);
-  case DType::F8E8M0:
-    return Float8E8M0FNUType::get(context);
-  case DType::I8:
-    return IntegerType::get(context, 8);
-  case DType::U8:
-    return IntegerType::get(context, 8, IntegerType::Unsigned);
-  case DType::I32:
-    return IntegerType::get(context, 32);
-  case DType::I64:
-    return IntegerType::get(context, 64);
-  case DType::Bool:
-    return IntegerType::get(context, 1);
+  case DType::F32: return Float32Type::get(context);
+  case DType::F16: return Float16Type::get(context);
+  case DType::BF16: return BFloat16Type::get(context);
+  case DType::F8E4M3: return Float8E4M3FNType::get(context);
+  case DType::F8E5M2: return Float8E5M2Type::get(context);
+  case DType::F8E8M0: return Float8E8M0FNUType::get(context);
+  case DType::I8: return IntegerType::get(context, 8);
+  case DType::U8: return IntegerType::get(context, 8, IntegerType::Unsigned);
+  case DType::I32: return IntegerType::get(context, 32);
+  case DType::I64: return IntegerType::get(context, 64);
+  case DType::Bool: return IntegerType::get(context, 1);
   }
   llvm_unreachable("not an element type");
 }
@@ -129,12 +113,9 @@ rl::Scalar mlir::ridge::toScalar(Attribute attr) {
 
 Attribute mlir::ridge::toAttribute(MLIRContext *context, const rl::Scalar &scalar) {
   switch (scalar.kind) {
-  case rl::Scalar::Bool:
-    return BoolAttr::get(context, scalar.i != 0);
-  case rl::Scalar::Int:
-    return IntegerAttr::get(IntegerType::get(context, 64), scalar.i);
-  case rl::Scalar::Float:
-    return FloatAttr::get(Float64Type::get(context), scalar.f);
+  case rl::Scalar::Bool: return BoolAttr::get(context, scalar.i != 0);
+  case rl::Scalar::Int: return IntegerAttr::get(IntegerType::get(context, 64), scalar.i);
+  case rl::Scalar::Float: return FloatAttr::get(Float64Type::get(context), scalar.f);
   }
   llvm_unreachable("not a kind of scalar");
 }
@@ -171,18 +152,10 @@ Attribute GranularityAttr::parse(AsmParser &parser, Type) {
 void GranularityAttr::print(AsmPrinter &printer) const {
   using rl::Granularity;
   switch (getKind()) {
-  case Granularity::Tensor:
-    printer << "<tensor>";
-    return;
-  case Granularity::Axis:
-    printer << "<axis " << getAxis() << ">";
-    return;
-  case Granularity::Token:
-    printer << "<token>";
-    return;
-  case Granularity::Block:
-    printer << "<block " << getRows() << " by " << getColumns() << ">";
-    return;
+  case Granularity::Tensor: printer << "<tensor>"; return;
+  case Granularity::Axis: printer << "<axis " << getAxis() << ">"; return;
+  case Granularity::Token: printer << "<token>"; return;
+  case Granularity::Block: printer << "<block " << getRows() << " by " << getColumns() << ">"; return;
   }
 }
 

@@ -1,8 +1,8 @@
 // Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Folders. They move and compose index maps only: no fold here computes on elements, so no NaN, signed zero or rounding can
-// change. An op that absorbs its producer is changed in place and so keeps its node, name and type.
+// Folders. They move and compose index maps only: no fold here computes on elements, so no NaN, signed zero or rounding
+// can change. An op that absorbs its producer is changed in place and so keeps its node, name and type.
 #include "ir/dialect/Ridge.h"
 
 #include "mlir/IR/TypeUtilities.h"
@@ -14,8 +14,9 @@ using namespace mlir::ridge;
 
 static ArrayRef<int64_t> shapeOf(Value value) { return cast<RankedTensorType>(value.getType()).getShape(); }
 
-/// The format lets a 16-bit value keep f32 precision inside a kernel until an explicit cast rounds it, so a cast of such
-/// a value to its own type does something, unless the value was read from memory or is a cast's, or the graph is strict.
+/// The format lets a 16-bit value keep f32 precision inside a kernel until an explicit cast rounds it, so a cast of
+/// such a value to its own type does something, unless the value was read from memory or is a cast's, or the graph is
+/// strict.
 static bool isRounded(Value value) {
   Type element = getElementTypeOrSelf(value.getType());
   if (!element.isF16() && !element.isBF16())

@@ -57,18 +57,12 @@ Value Importer::literal(const rl::Scalar &scalar) {
 Operation *Importer::createShape(const rl::Node &node, Location loc, ValueRange in, Type type) {
   const rl::Attrs &a = node.attrs;
   switch (node.op) {
-  case OpKind::Permute:
-    return PermuteOp::create(builder, loc, type, in[0], a.dims);
-  case OpKind::Expand:
-    return ExpandOp::create(builder, loc, type, in[0]);
-  case OpKind::Slice:
-    return SliceOp::create(builder, loc, type, in[0], a.dim, a.start, a.step);
-  case OpKind::Cat:
-    return CatOp::create(builder, loc, type, in, a.dim);
-  case OpKind::Pad:
-    return PadOp::create(builder, loc, type, in[0], a.low, a.high, toAttribute(context, a.value));
-  case OpKind::Flip:
-    return FlipOp::create(builder, loc, type, in[0], a.dims);
+  case OpKind::Permute: return PermuteOp::create(builder, loc, type, in[0], a.dims);
+  case OpKind::Expand: return ExpandOp::create(builder, loc, type, in[0]);
+  case OpKind::Slice: return SliceOp::create(builder, loc, type, in[0], a.dim, a.start, a.step);
+  case OpKind::Cat: return CatOp::create(builder, loc, type, in, a.dim);
+  case OpKind::Pad: return PadOp::create(builder, loc, type, in[0], a.low, a.high, toAttribute(context, a.value));
+  case OpKind::Flip: return FlipOp::create(builder, loc, type, in[0], a.dims);
   default: // reshape, squeeze, unsqueeze
     return ReshapeOp::create(builder, loc, type, in[0]);
   }
@@ -76,7 +70,7 @@ Operation *Importer::createShape(const rl::Node &node, Location loc, ValueRange 
 
 Operation *Importer::createQuant(const rl::Node &node, Location loc, ValueRange in, ArrayRef<Type> types) {
   const rl::Attrs &a = node.attrs;
-  auto granularity = [&](rl::Granularity kind, int64_t axis, const int64_t(&block)[2]) {
+  auto granularity = [&](rl::Granularity kind, int64_t axis, const int64_t (&block)[2]) {
     // What the granularity does not use is left at its default, so that equal meanings are equal attributes.
     bool isBlock = kind == rl::Granularity::Block;
     return GranularityAttr::get(context, kind, kind == rl::Granularity::Axis ? axis : 0, isBlock ? block[0] : 1,
@@ -85,8 +79,8 @@ Operation *Importer::createQuant(const rl::Node &node, Location loc, ValueRange 
   auto optional = [&](size_t i) { return in.size() > i ? in[i] : Value(); };
   switch (node.op) {
   case OpKind::Quantize:
-    return QuantizeOp::create(builder, loc, types[0], types[1], types.size() > 2 ? types[2] : Type(), in[0], optional(1),
-                              granularity(a.granularity, a.axis, a.block), unit(a.asymmetric));
+    return QuantizeOp::create(builder, loc, types[0], types[1], types.size() > 2 ? types[2] : Type(), in[0],
+                              optional(1), granularity(a.granularity, a.axis, a.block), unit(a.asymmetric));
   case OpKind::Dequantize:
     return DequantizeOp::create(builder, loc, types[0], in[0], in[1], optional(2),
                                 granularity(a.granularity, a.axis, a.block));
@@ -96,10 +90,9 @@ Operation *Importer::createQuant(const rl::Node &node, Location loc, ValueRange 
                                   TypeAttr::get(toMlirType(context, a.scaleDtype)),
                                   granularity(a.granularity, a.axis, a.block), unit(a.asymmetric));
   default:
-    return ScaledMatmulOp::create(builder, loc, types[0], in[0], in[1], in[2], in[3],
-                                  granularity(a.granularityA, a.axisA, a.blockA),
-                                  granularity(a.granularityB, a.axisB, a.blockB), unit(a.transposeA),
-                                  unit(a.transposeB), unit(a.fastAccumulate));
+    return ScaledMatmulOp::create(
+        builder, loc, types[0], in[0], in[1], in[2], in[3], granularity(a.granularityA, a.axisA, a.blockA),
+        granularity(a.granularityB, a.axisB, a.blockB), unit(a.transposeA), unit(a.transposeB), unit(a.fastAccumulate));
   }
 }
 
@@ -116,16 +109,15 @@ Operation *Importer::createNode(const rl::Node &node, Location loc, ValueRange i
     return MapOp::create(builder, loc, types[0], MapFnAttr::get(context, offset<MapFn>(node.op, OpKind::Abs)), in,
                          unit(a.tanhApproximation), builder.getBoolAttr(a.saturate), scalar(a.min), scalar(a.max));
   }
-  case OpClass::Shape:
-    return createShape(node, loc, in, types[0]);
+  case OpClass::Shape: return createShape(node, loc, in, types[0]);
   case OpClass::Creation:
     if (node.op == OpKind::Full)
       return FullOp::create(builder, loc, types[0], toAttribute(context, a.value));
     return IotaOp::create(builder, loc, types[0], i64(a.dim));
   case OpClass::Reduction: {
     bool isArg = node.op == OpKind::ArgMax || node.op == OpKind::ArgMin;
-    return ReduceOp::create(builder, loc, types[0],
-                            ReduceFnAttr::get(context, offset<ReduceFn>(node.op, OpKind::Sum)), in[0],
+    return ReduceOp::create(builder, loc, types[0], ReduceFnAttr::get(context, offset<ReduceFn>(node.op, OpKind::Sum)),
+                            in[0],
                             builder.getDenseI64ArrayAttr(isArg ? ArrayRef<int64_t>(a.dim) : ArrayRef<int64_t>(a.dims)),
                             unit(a.keepdim), f64(a.correction));
   }
@@ -146,10 +138,8 @@ Operation *Importer::createNode(const rl::Node &node, Location loc, ValueRange i
   case OpClass::Attention:
     return AttentionOp::create(builder, loc, types[0], in[0], in[1], in[2], optional(3), unit(a.causal),
                                a.scale ? f64(*a.scale) : FloatAttr());
-  case OpClass::Loss:
-    return CrossEntropyOp::create(builder, loc, types[0], in[0], in[1], i64(a.ignoreIndex));
-  case OpClass::Quant:
-    return createQuant(node, loc, in, types);
+  case OpClass::Loss: return CrossEntropyOp::create(builder, loc, types[0], in[0], in[1], i64(a.ignoreIndex));
+  case OpClass::Quant: return createQuant(node, loc, in, types);
   }
   llvm_unreachable("not a class of ops");
 }

@@ -21,9 +21,10 @@ namespace mlir::ridge {
 /// Registers `ridge` and `func`, the dialects that a graph is written in.
 void registerRidgeDialects(DialectRegistry &registry);
 
-/// A module with one function, named as the graph: its arguments are the graph's inputs, then its parameters; its results
-/// the graph's outputs. One op a node, in the graph's order; literals ahead of their first use. Locations are the values'
-/// names. Loads the dialects into the context. The module verifies, since `resolve` made the same checks.
+/// A module with one function, named as the graph: its arguments are the graph's inputs, then its parameters; its
+/// results the graph's outputs. One op a node, in the graph's order; literals ahead of their first use, equal ones
+/// once. Locations are the values' names. Loads the dialects into the context. The module verifies, since `resolve`
+/// made the same checks.
 OwningOpRef<ModuleOp> importGraph(MLIRContext &context, const rl::Graph &graph);
 
 } // namespace mlir::ridge

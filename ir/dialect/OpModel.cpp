@@ -205,8 +205,8 @@ std::optional<std::vector<rl::OperandType>> mlir::ridge::operandTypes(Operation 
 
 //===-- Verifier ------------------------------------------------------------------------------------------------===//
 
-/// What inferResults cannot see: attributes that an op of this class may carry and this kind does not have, and forms that
-/// a resolved graph has only one of.
+/// What inferResults cannot see: attributes that an op of this class may carry and this kind does not have, and forms
+/// that a resolved graph has only one of.
 static LogicalResult verifyForm(Operation *op) {
   if (auto map = dyn_cast<MapOp>(op)) {
     MapFn fn = map.getFn();

@@ -1,8 +1,8 @@
 // Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// An op of the dialect seen as a node of a graph: its kind and resolved attributes. Verifiers use it, and whatever decides
-// or emits by OpKind rather than by op class.
+// An op of the dialect seen as a node of a graph: its kind and resolved attributes. Verifiers use it, and whatever
+// decides or emits by OpKind rather than by op class.
 #pragma once
 
 #include "ir/graph/Graph.h"
@@ -25,9 +25,9 @@ struct OpModel {
 /// squeeze and unsqueeze are reshapes.
 std::optional<rl::OpKind> opKind(Operation *op);
 
-/// Kind and attributes. Attributes that are the result type's (shape, dtype, a slice's length) are filled in from it. The op
-/// must have passed the checks that ODS generates; one that is otherwise ill-formed gives attributes that rl::inferResults
-/// refuses.
+/// Kind and attributes. Attributes that are the result type's (shape, dtype, a slice's length) are filled in from it.
+/// The op must have passed the checks that ODS generates; one that is otherwise ill-formed gives attributes that
+/// rl::inferResults refuses.
 std::optional<OpModel> opModel(Operation *op);
 
 /// Types of the operands, literals with their value; nothing where an operand is not a tensor of the format.

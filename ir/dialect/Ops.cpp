@@ -10,8 +10,8 @@
 using namespace mlir;
 using namespace mlir::ridge;
 
-/// A scalar prints without its type: `true`, `3`, `3.000000e+00`. Only a float that prints as bits (NaN, infinities) needs
-/// the type, since bits alone read back as an integer.
+/// A scalar prints without its type: `true`, `3`, `3.000000e+00`. Only a float that prints as bits (NaN, infinities)
+/// needs the type, since bits alone read back as an integer.
 static ParseResult parseScalar(OpAsmParser &parser, Attribute &attr) {
   SMLoc loc = parser.getCurrentLocation();
   if (parser.parseAttribute(attr))

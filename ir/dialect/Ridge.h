@@ -1,8 +1,8 @@
 // Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The `ridge` dialect: its enums, attributes and ops, and how its types and scalars correspond to the graph's. Heavy: it
-// pulls in what MLIR's op definitions need, so headers of other components do not include it.
+// The `ridge` dialect: its enums, attributes and ops, and how its types and scalars correspond to the graph's. Heavy:
+// it pulls in what MLIR's op definitions need, so headers of other components do not include it.
 #pragma once
 
 #include "ir/graph/Graph.h"

@@ -1,8 +1,8 @@
 // Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The ops of the graph format. What each computes, and which types and shapes it takes, is said by the format and decided
-// by rl::inferResults, which every verifier here asks.
+// The ops of the graph format. What each computes, and which types and shapes it takes, is said by the format and
+// decided by rl::inferResults, which every verifier here asks.
 #ifndef RIDGE_OPS_TD
 #define RIDGE_OPS_TD
 
@@ -19,7 +19,8 @@ class Ridge_Op<string mnemonic, list<Trait> traits = []> : Op<Ridge_Dialect, mne
 
 /// An op that computes a tensor from tensors. Its results are named after `ridge.name` when printed.
 class Ridge_ComputeOp<string mnemonic, list<Trait> traits = []>
-    : Ridge_Op<mnemonic, !listconcat([Pure, DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>], traits)> {
+    : Ridge_Op<mnemonic, !listconcat(
+          [Pure, DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>], traits)> {
   let results = (outs Ridge_Tensor:$result);
   let hasVerifier = 1;
   let extraClassDefinition = [{
@@ -57,8 +58,8 @@ def Ridge_LiteralOp : Ridge_Op<"literal", [Pure, DeclareOpInterfaceMethods<Infer
   let summary = "A scalar literal, weakly typed";
   let description = [{
     Stands for a number in the place of a tensor. It keeps the precision of the file (f64 or i64) and does not widen the
-    type of what it meets; its own type, tensor<i1>, tensor<i64> or tensor<f32>, says which kind of number it is. Used by
-    ops of this dialect only, and never an operand of a group: it is cloned into the group.
+    type of what it meets; its own type, tensor<i1>, tensor<i64> or tensor<f32>, says which kind of number it is. Used
+    by ops of this dialect only, and never an operand of a group: it is cloned into the group.
 
     ```mlir
     %c = ridge.literal 5.000000e-01
@@ -153,7 +154,8 @@ def Ridge_ReduceOp : Ridge_ComputeOp<"reduce"> {
   let arguments = (ins Ridge_ReduceFnAttr:$fn, Ridge_Tensor:$input, DenseI64ArrayAttr:$dims, UnitAttr:$keepdim,
                        DefaultValuedAttr<F64Attr, "1.0">:$correction);
   let assemblyFormat = [{
-    $fn $input `over` $dims (`keepdim` $keepdim^)? (`correction` $correction^)? attr-dict `:` type($input) `->` type($result)
+    $fn $input `over` $dims (`keepdim` $keepdim^)? (`correction` $correction^)? attr-dict `:`
+    type($input) `->` type($result)
   }];
 }
 
@@ -180,10 +182,11 @@ def Ridge_RmsNormOp : Ridge_ComputeOp<"rms_norm"> {
 //===-- Matrices ------------------------------------------------------------------------------------------------===//
 
 def Ridge_MatmulOp : Ridge_ComputeOp<"matmul"> {
-  let summary = "Matrix product, [..., M, K] by [..., K, N], batch dimensions broadcast; a transposed operand is stored so";
+  let summary = "Matrix product, [..., M, K] by [..., K, N], batch dimensions broadcast; transpose: stored so";
   let arguments = (ins Ridge_Tensor:$a, Ridge_Tensor:$b, UnitAttr:$transpose_a, UnitAttr:$transpose_b);
   let assemblyFormat = [{
-    $a (`transpose_a` $transpose_a^)? `,` $b (`transpose_b` $transpose_b^)? attr-dict `:` functional-type(operands, results)
+    $a (`transpose_a` $transpose_a^)? `,` $b (`transpose_b` $transpose_b^)? attr-dict `:`
+    functional-type(operands, results)
   }];
 }
 
@@ -215,8 +218,8 @@ def Ridge_GatherOp : Ridge_ComputeOp<"gather"> {
 
 def Ridge_AttentionOp : Ridge_ComputeOp<"attention"> {
   let summary = "softmax(q k^T * scale + mask) v; scale absent: one over the root of the head size";
-  let arguments = (ins Ridge_Tensor:$q, Ridge_Tensor:$k, Ridge_Tensor:$v, Optional<Ridge_Tensor>:$mask, UnitAttr:$causal,
-                       OptionalAttr<F64Attr>:$scale);
+  let arguments = (ins Ridge_Tensor:$q, Ridge_Tensor:$k, Ridge_Tensor:$v, Optional<Ridge_Tensor>:$mask,
+                       UnitAttr:$causal, OptionalAttr<F64Attr>:$scale);
   let assemblyFormat = [{
     $q `,` $k `,` $v (`mask` $mask^)? (`causal` $causal^)? (`scale` $scale^)? attr-dict `:`
     functional-type(operands, results)
@@ -234,7 +237,7 @@ def Ridge_CrossEntropyOp : Ridge_ComputeOp<"cross_entropy"> {
 //===-- Quantisation --------------------------------------------------------------------------------------------===//
 
 def Ridge_QuantizeOp : Ridge_ComputeOp<"quantize"> {
-  let summary = "Quantised values and their scale (and zero point); without a scale operand the scale comes from the values";
+  let summary = "Quantised values, their scale (and zero point); without a scale operand it comes from the values";
   let arguments = (ins Ridge_Tensor:$input, Optional<Ridge_Tensor>:$scale, Ridge_GranularityAttr:$granularity,
                        UnitAttr:$asymmetric);
   let results = (outs Ridge_Tensor:$result, Ridge_Tensor:$result_scale, Optional<Ridge_Tensor>:$zero_point);
@@ -254,11 +257,11 @@ def Ridge_DequantizeOp : Ridge_ComputeOp<"dequantize"> {
 
 def Ridge_FakeQuantizeOp : Ridge_ComputeOp<"fake_quantize"> {
   let summary = "quantize, then dequantize";
-  let arguments = (ins Ridge_Tensor:$input, Optional<Ridge_Tensor>:$scale, TypeAttr:$quantized_type, TypeAttr:$scale_type,
-                       Ridge_GranularityAttr:$granularity, UnitAttr:$asymmetric);
+  let arguments = (ins Ridge_Tensor:$input, Optional<Ridge_Tensor>:$scale, TypeAttr:$quantized_type,
+                       TypeAttr:$scale_type, Ridge_GranularityAttr:$granularity, UnitAttr:$asymmetric);
   let assemblyFormat = [{
-    $input (`scale` $scale^)? `through` $quantized_type `,` $scale_type $granularity (`asymmetric` $asymmetric^)? attr-dict
-    `:` functional-type(operands, results)
+    $input (`scale` $scale^)? `through` $quantized_type `,` $scale_type $granularity (`asymmetric` $asymmetric^)?
+    attr-dict `:` functional-type(operands, results)
   }];
 }
 
@@ -268,8 +271,8 @@ def Ridge_GroupOp : Ridge_Op<"group", [IsolatedFromAbove, SingleBlock, Recursive
     DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames", "getAsmBlockArgumentNames"]>]> {
   let summary = "Ops that become one kernel";
   let description = [{
-    Operands are the kernel's inputs and enter the body as its block arguments; results are what it stores, the operands of
-    the body's `ridge.yield`. The body holds compute ops and literals of this dialect. `kind` names the emitter,
+    Operands are the kernel's inputs and enter the body as its block arguments; results are what it stores, the operands
+    of the body's `ridge.yield`. The body holds compute ops and literals of this dialect. `kind` names the emitter,
     `schedule` holds its numbers, `why` the reasons for what was decided.
 
     ```mlir

@@ -1,10 +1,10 @@
 // Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The importer: every op of the format, with every attribute, comes through the dialect and its text unchanged. Cases are
-// GraphCases.h's, one node a graph, and the graph files of the repository.
-#include "frontend/json/JsonReader.h"
+// The importer: every op of the format, with every attribute, comes through the dialect and its text unchanged. Cases
+// are GraphCases.h's, one node a graph, and the graph files of the repository.
 #include "ir/dialect/Import.h"
+#include "frontend/json/JsonReader.h"
 #include "ir/dialect/OpModel.h"
 #include "ir/dialect/Ridge.h"
 #include "tests/unit/GraphCases.h"
@@ -51,7 +51,8 @@ Granularity granularity(rl::Granularity kind, int64_t axis, const int64_t (&bloc
   return {kind, isAxis ? axis : 0, isBlock ? block[0] : 1, isBlock ? block[1] : 1};
 }
 
-/// Compares the attributes that the kind has. squeeze and unsqueeze become reshapes and have none that could be compared.
+/// Compares the attributes that the kind has. squeeze and unsqueeze become reshapes and have none that could be
+/// compared.
 void expectSameAttrs(OpKind kind, const rl::Attrs &a, const rl::Attrs &b) {
   EXPECT_EQ(a.tanhApproximation, b.tanhApproximation);
   if (hasAttr(kind, "dtype") || hasAttr(kind, "out_dtype"))
@@ -228,7 +229,8 @@ TEST(Import, GraphFiles) {
   MLIRContext context(MLIRContext::Threading::DISABLED);
   int count = 0;
   for (const char *folder : {"/examples/graphs", "/tests/cases"}) {
-    for (const auto &entry : std::filesystem::recursive_directory_iterator(std::string(RIDGELINE_SOURCE_DIR) + folder)) {
+    for (const auto &entry :
+         std::filesystem::recursive_directory_iterator(std::string(RIDGELINE_SOURCE_DIR) + folder)) {
       if (entry.path().extension() != ".json")
         continue;
       std::ifstream file(entry.path());
@@ -272,8 +274,10 @@ TEST(Import, PinsNamesAndOutputs) {
 TEST(Import, LiteralsOfEqualValueAndOtherKindStayApart) {
   MLIRContext context(MLIRContext::Threading::DISABLED);
   auto spec = rl::parseGraph(R"({"ridgeline": 1, "name": "g", "inputs": {"x": {"dtype": "f32", "shape": [2]}},
-    "nodes": [{"op": "add", "inputs": ["x", 1], "outputs": ["a"]}, {"op": "add", "inputs": ["x", 1.0], "outputs": ["b"]},
-              {"op": "add", "inputs": ["x", true], "outputs": ["c"]}, {"op": "add", "inputs": ["x", 0.0], "outputs": ["d"]},
+    "nodes": [{"op": "add", "inputs": ["x", 1], "outputs": ["a"]},
+              {"op": "add", "inputs": ["x", 1.0], "outputs": ["b"]},
+              {"op": "add", "inputs": ["x", true], "outputs": ["c"]},
+              {"op": "add", "inputs": ["x", 0.0], "outputs": ["d"]},
               {"op": "add", "inputs": ["x", -0.0], "outputs": ["e"]}], "outputs": ["a", "b", "c", "d", "e"]})");
   ASSERT_TRUE(spec) << spec.error().str();
   auto graph = rl::resolve(*spec);

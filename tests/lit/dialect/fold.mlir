@@ -48,14 +48,14 @@ func.func @not_identities(%x: tensor<4x4xf32>) -> (tensor<4x4xf32>, tensor<4x4xf
 
 // CHECK-LABEL: func.func @compose
 func.func @compose(%x: tensor<2x3x4xf32>, %y: tensor<1x4xf32>, %z: tensor<20x2xf32>)
-    -> (tensor<24xf32>, tensor<4x2x3xf32>, tensor<2x3x4xf32>, tensor<5x3x4xf32>, tensor<3x2xf32>, tensor<2x2xf32>) {
+    -> (tensor<24xf32>, tensor<3x2x4xf32>, tensor<2x3x4xf32>, tensor<5x3x4xf32>, tensor<3x2xf32>, tensor<2x2xf32>) {
   // CHECK: %r = ridge.reshape %arg0 {ridge.name = "r", ridge.node = 1 : i64} : tensor<2x3x4xf32> -> tensor<24xf32>
   %0 = ridge.reshape %x {ridge.name = "q", ridge.node = 0} : tensor<2x3x4xf32> -> tensor<6x4xf32>
   %1 = ridge.reshape %0 {ridge.name = "r", ridge.node = 1} : tensor<6x4xf32> -> tensor<24xf32>
   // Dimension i of the result is dimension inner[outer[i]] of the source.
-  // CHECK: ridge.permute %arg0 by [2, 0, 1] {ridge.name = "p"} : tensor<2x3x4xf32> -> tensor<4x2x3xf32>
+  // CHECK: ridge.permute %arg0 by [1, 0, 2] {ridge.name = "p"} : tensor<2x3x4xf32> -> tensor<3x2x4xf32>
   %2 = ridge.permute %x by [1, 2, 0] : tensor<2x3x4xf32> -> tensor<3x4x2xf32>
-  %3 = ridge.permute %2 by [1, 2, 0] {ridge.name = "p"} : tensor<3x4x2xf32> -> tensor<4x2x3xf32>
+  %3 = ridge.permute %2 by [0, 2, 1] {ridge.name = "p"} : tensor<3x4x2xf32> -> tensor<3x2x4xf32>
   // CHECK: ridge.flip %arg0 dims [0, 2] : tensor<2x3x4xf32> -> tensor<2x3x4xf32>
   %4 = ridge.flip %x dims [2, 1] : tensor<2x3x4xf32> -> tensor<2x3x4xf32>
   %5 = ridge.flip %4 dims [1, 0] : tensor<2x3x4xf32> -> tensor<2x3x4xf32>
@@ -69,7 +69,7 @@ func.func @compose(%x: tensor<2x3x4xf32>, %y: tensor<1x4xf32>, %z: tensor<20x2xf
   // CHECK: ridge.slice %arg2 dim 0 start 7 step -1 : tensor<20x2xf32> -> tensor<2x2xf32>
   %10 = ridge.slice %z dim 0 start 5 step 1 : tensor<20x2xf32> -> tensor<3x2xf32>
   %11 = ridge.slice %10 dim 0 start 2 step -1 : tensor<3x2xf32> -> tensor<2x2xf32>
-  return %1, %3, %5, %7, %9, %11 : tensor<24xf32>, tensor<4x2x3xf32>, tensor<2x3x4xf32>, tensor<5x3x4xf32>, tensor<3x2xf32>, tensor<2x2xf32>
+  return %1, %3, %5, %7, %9, %11 : tensor<24xf32>, tensor<3x2x4xf32>, tensor<2x3x4xf32>, tensor<5x3x4xf32>, tensor<3x2xf32>, tensor<2x2xf32>
 }
 
 // -----

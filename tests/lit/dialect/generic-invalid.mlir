@@ -4,7 +4,7 @@
 // Ops in generic form that lack what the custom form cannot leave out: refused, never a crash, also while they are printed
 // in the diagnostic.
 //
-// CHECK-COUNT-11: note: see current operation: "ridge.
+// CHECK-COUNT-11: note: see current operation:
 
 func.func @map_no_result(%x: tensor<4xf32>) {
   // expected-error @+1 {{'ridge.map' op requires one result}}
