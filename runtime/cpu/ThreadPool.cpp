@@ -102,7 +102,7 @@ struct ThreadPool::Job {
       if (range >= ranges || range > failed.load(std::memory_order_relaxed))
         return;
       int64_t first = range * size;
-      int64_t code = body(context, first, std::min(count, first + size));
+      int64_t code = body(context, first, first + std::min(size, count - first));
       if (code == 0)
         continue;
       std::lock_guard lock(failureMutex);

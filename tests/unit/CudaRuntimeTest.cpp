@@ -1,0 +1,834 @@
+// Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The CUDA runtime against a driver that a test can ask and command (tests/gpu/fake): argument marshalling, the choice of
+// kernels, graphs, contexts, captures, and what every failure says. The same on a real device: tests/gpu.
+#include "ridgeline.h"
+#include "runtime/CApi.h"
+#include "runtime/Module.h"
+#include "runtime/cuda/Cuda.h"
+#include "tests/gpu/fake/FakeCuda.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <dlfcn.h>
+#include <filesystem>
+#include <numeric>
+#include <thread>
+#include <unistd.h>
+
+using namespace rl;
+
+namespace {
+
+/// lib/NAME.so beside this program's bin/.
+std::string libraryPath(const std::string &name) {
+  return (std::filesystem::read_symlink("/proc/self/exe").parent_path().parent_path() / "lib" / (name + ".so")).string();
+}
+
+fake::Exports fakeDriver(const std::string &name = "librl_fake_cuda") {
+  ::setenv("RIDGELINE_LIBCUDA", libraryPath(name).c_str(), 1);
+  void *library = ::dlopen(libraryPath(name).c_str(), RTLD_NOW);
+  auto get = library ? reinterpret_cast<fake::GetExports>(::dlsym(library, fake::kExportsSymbol)) : nullptr;
+  if (!get) {
+    std::fprintf(stderr, "the fake driver is missing: %s\n", ::dlerror());
+    std::abort();
+  }
+  return get();
+}
+
+constexpr int64_t kN = 256;
+constexpr int64_t kBytes = kN * 4;
+
+const char *kPtx = ".version 8.0\n.target sm_80\n"
+                   ".visible .entry add(.param .u64 a, .param .u64 b, .param .u64 c) {}\n"
+                   ".visible .entry add_u(.param .u64 a, .param .u64 b, .param .u64 c) {}\n"
+                   ".visible .entry add_cluster(.param .u64 a, .param .u64 b, .param .u64 c) {}\n";
+
+PackageLaunch add(std::vector<uint32_t> args) {
+  PackageLaunch l;
+  l.kernel = "add";
+  l.args = std::move(args);
+  l.grid = {2, 1, 1};
+  l.block = {128, 1, 1};
+  l.align = 16;
+  l.unalignedKernel = "add_u";
+  l.unalignedGrid = {4, 1, 1};
+  l.unalignedBlock = {64, 1, 1};
+  l.label = "add:n" + std::to_string(l.args.back());
+  return l;
+}
+
+/// y = x + w * launches, through alternating halves of the arena.
+Package chain(int launches) {
+  Package p;
+  p.name = "chain";
+  p.version = "test";
+  p.target = "cuda";
+  p.arch = "sm_80";
+  TensorType t{DType::F32, {kN}};
+  p.inputs = {{"x", t}};
+  p.parameters = {{"w", t}};
+  p.outputs = {{"y", t}};
+  p.buffers = {{PackageBuffer::Input, 0, 0, kBytes}, {PackageBuffer::Parameter, 0, 0, kBytes},
+               {PackageBuffer::Output, 0, 0, kBytes}};
+  if (launches > 1) {
+    p.buffers.push_back({PackageBuffer::Arena, 0, 0, kBytes});
+    p.buffers.push_back({PackageBuffer::Arena, 0, 1024, kBytes});
+    p.arenaBytes = 2048;
+  }
+  for (int i = 0; i < launches; ++i) {
+    uint32_t from = i == 0 ? 0 : 3 + static_cast<uint32_t>(i + 1) % 2, to = i + 1 == launches ? 2 : 3 + static_cast<uint32_t>(i) % 2;
+    p.launches.push_back(add({from, 1, to}));
+  }
+  p.ptx = kPtx;
+  return p;
+}
+
+std::unique_ptr<Module> mustMake(Package p) {
+  auto m = makeModule(std::move(p));
+  if (!m) {
+    ADD_FAILURE() << m.error().str();
+    return nullptr;
+  }
+  return *std::move(m);
+}
+
+std::string why(const Status &s) { return s ? "" : s.error().str(); }
+
+class CudaRuntime : public ::testing::Test {
+protected:
+  static void SetUpTestSuite() { fakeCuda = fakeDriver(); }
+  void SetUp() override {
+    fakeCuda.setCurrent(nullptr);
+    control().reset();
+    std::iota(x, x + kN + 8, 0.0f);
+    std::fill(w, w + kN, 2.0f);
+    std::fill(y, y + kN + 8, -1.0f);
+  }
+  void TearDown() override {
+    EXPECT_EQ(fakeCuda.depth(), 0) << "a context was left current";
+    control().reset();
+    EXPECT_EQ(control().memory.size(), 0u) << "device memory was left behind";
+    EXPECT_EQ(control().liveModules, 0);
+    EXPECT_EQ(control().liveGraphs, 0);
+    EXPECT_EQ(control().liveEvents, 0);
+    EXPECT_EQ(control().liveStreams, 0);
+  }
+  static fake::Control &control() { return *fakeCuda.control; }
+  static int count(const char *name) { return control().count(name); }
+  static void *stream(uintptr_t n) { return reinterpret_cast<void *>(n); }
+
+  Status run(Module &m, int dx = 0, int dy = 0, void *s = nullptr) {
+    const void *in[] = {x + dx};
+    void *out[] = {y + dy};
+    return m.run(in, out, s);
+  }
+  void expectResult(int launches, int dx = 0, int dy = 0) {
+    for (int i = 0; i < kN; ++i)
+      ASSERT_EQ(y[dy + i], x[dx + i] + 2.0f * static_cast<float>(launches)) << i;
+  }
+
+  static fake::Exports fakeCuda;
+  // The fake's device memory is host memory, so these serve as the caller's device pointers.
+  alignas(256) float x[kN + 8], w[kN], y[kN + 8];
+};
+fake::Exports CudaRuntime::fakeCuda;
+
+} // namespace
+
+TEST_F(CudaRuntime, OneKernelGetsItsArguments) {
+  auto m = mustMake(chain(1));
+  ASSERT_TRUE(m);
+  EXPECT_EQ(m->kernelCount(), 1);
+  ASSERT_TRUE(m->bind("w", w, kBytes));
+  ASSERT_EQ(control().memory.size(), 1u);
+  unsigned long long parameter = control().memory.begin()->first;
+  Status s = run(*m, 0, 0, stream(0x77));
+  ASSERT_TRUE(s) << why(s);
+  ASSERT_EQ(control().launches.size(), 1u);
+  const fake::Launch &l = control().launches[0];
+  EXPECT_EQ(l.kernel, "add");
+  EXPECT_EQ(l.grid[0], 2u);
+  EXPECT_EQ(l.grid[1], 1u);
+  EXPECT_EQ(l.block[0], 128u);
+  EXPECT_EQ(l.shared, 0u);
+  EXPECT_EQ(l.stream, stream(0x77));
+  EXPECT_FALSE(l.graph);
+  EXPECT_EQ(l.args, (std::vector<unsigned long long>{reinterpret_cast<uintptr_t>(x), parameter, reinterpret_cast<uintptr_t>(y)}));
+  expectResult(1);
+}
+
+TEST_F(CudaRuntime, ASteadyRunIsOneCallOfTheDriver) {
+  cu::Context mine = fakeCuda.makeContext();
+  fakeCuda.setCurrent(mine);
+  {
+    auto m = mustMake(chain(1));
+    ASSERT_TRUE(m && m->bind("w", w, kBytes) && run(*m));
+    control().calls.clear();
+    for (int i = 0; i < 10; ++i)
+      ASSERT_TRUE(run(*m, 0, i % 2 * 4));
+    // Which context, and the launch: nothing else, whether the pointers change or not.
+    EXPECT_EQ(count("cuCtxGetCurrent"), 10);
+    EXPECT_EQ(count("cuCtxGetId"), 10);
+    EXPECT_EQ(count("cuLaunchKernel"), 10);
+    EXPECT_EQ(control().calls.size(), 30u);
+  }
+  fakeCuda.setCurrent(nullptr);
+}
+
+TEST_F(CudaRuntime, MisalignedPointersTakeTheOtherKernel) {
+  auto m = mustMake(chain(1));
+  ASSERT_TRUE(m && m->bind("w", w, kBytes));
+  struct {
+    int dx, dy;
+    const char *kernel;
+  } cases[] = {{0, 0, "add"}, {1, 0, "add_u"}, {0, 1, "add_u"}, {2, 3, "add_u"}, {4, 0, "add"}, {0, 4, "add"}, {4, 1, "add_u"}};
+  for (auto &c : cases) {
+    control().launches.clear();
+    Status s = run(*m, c.dx, c.dy);
+    ASSERT_TRUE(s) << why(s);
+    ASSERT_EQ(control().launches.size(), 1u);
+    EXPECT_EQ(control().launches[0].kernel, c.kernel) << c.dx << " " << c.dy;
+    EXPECT_EQ(control().launches[0].grid[0], std::string(c.kernel) == "add" ? 2u : 4u);
+    EXPECT_EQ(control().launches[0].block[0], std::string(c.kernel) == "add" ? 128u : 64u);
+    expectResult(1, c.dx, c.dy);
+  }
+  // Not aligned to its element: a mistake.
+  const void *in[] = {reinterpret_cast<char *>(x) + 2};
+  void *out[] = {y};
+  Status s = m->run(in, out, nullptr);
+  ASSERT_FALSE(s);
+  EXPECT_EQ(s.error().code, Code::Usage);
+}
+
+TEST_F(CudaRuntime, AKernelWithoutAnotherRefusesMisalignedPointers) {
+  Package p = chain(1);
+  p.launches[0].unalignedKernel.clear();
+  auto m = mustMake(p);
+  ASSERT_TRUE(m && m->bind("w", w, kBytes));
+  Status s = run(*m, 1, 0);
+  ASSERT_FALSE(s);
+  EXPECT_EQ(s.error().code, Code::Usage);
+  EXPECT_NE(s.error().message.find("kernel 'add' (add:n2)"), std::string::npos) << why(s);
+  EXPECT_TRUE(run(*m)); // aligned ones work again
+  expectResult(1);
+}
+
+TEST_F(CudaRuntime, PlansOfThreeAndMoreRunAsAGraph) {
+  for (int launches : {2, 3, 7}) {
+    control().reset();
+    auto m = mustMake(chain(launches));
+    ASSERT_TRUE(m && m->bind("w", w, kBytes));
+    EXPECT_EQ(m->kernelCount(), launches);
+    bool graph = launches >= 3;
+    Status s = run(*m, 0, 0, stream(0x10));
+    ASSERT_TRUE(s) << why(s);
+    expectResult(launches);
+    EXPECT_EQ(count("cuGraphLaunch"), graph);
+    EXPECT_EQ(count("cuLaunchKernel"), graph ? 0 : launches);
+    ASSERT_EQ(control().launches.size(), static_cast<size_t>(launches));
+    for (auto &l : control().launches)
+      EXPECT_EQ(l.stream, stream(0x10));
+
+    // The same pointers again: no node changes.
+    control().calls.clear();
+    ASSERT_TRUE(run(*m, 0, 0, stream(0x10)));
+    EXPECT_EQ(count("cuGraphExecKernelNodeSetParams"), 0);
+    // Another input, then another output: one node each, and an unaligned one changes the kernel too.
+    ASSERT_TRUE(run(*m, 4, 0, stream(0x10)));
+    EXPECT_EQ(count("cuGraphExecKernelNodeSetParams"), graph ? 1 : 0);
+    expectResult(launches, 4, 0);
+    control().launches.clear();
+    ASSERT_TRUE(run(*m, 4, 1, stream(0x10)));
+    EXPECT_EQ(count("cuGraphExecKernelNodeSetParams"), graph ? 2 : 0);
+    expectResult(launches, 4, 1);
+    EXPECT_EQ(control().launches.front().kernel, "add");
+    EXPECT_EQ(control().launches.back().kernel, "add_u");
+    EXPECT_EQ(control().launches.back().grid[0], 4u);
+    EXPECT_EQ(count("cuMemAlloc_v2"), 0);
+  }
+}
+
+TEST_F(CudaRuntime, GraphsThatFailFallBackToLaunches) {
+  for (const char *function : {"cuGraphCreate", "cuGraphAddKernelNode", "cuGraphInstantiateWithFlags",
+                               "cuGraphExecKernelNodeSetParams", "cuGraphLaunch"})
+    for (int succeed : {0, 1}) {
+      control().reset();
+      control().failures[function] = {succeed, 1};
+      auto m = mustMake(chain(4));
+      ASSERT_TRUE(m && m->bind("w", w, kBytes));
+      for (int i = 0; i < 3; ++i) {
+        std::fill(y, y + kN, -1.0f);
+        Status s = run(*m, i % 2 * 4);
+        ASSERT_TRUE(s) << function << ": " << why(s);
+        expectResult(4, i % 2 * 4);
+      }
+      if (std::string(function) != "cuGraphCreate" || succeed == 0)
+        EXPECT_GT(count("cuLaunchKernel"), 0) << function;
+    }
+}
+
+TEST_F(CudaRuntime, CapturesGetPlainLaunchesAndNoAllocation) {
+  auto m = mustMake(chain(4));
+  ASSERT_TRUE(m && m->bind("w", w, kBytes) && run(*m, 0, 0, stream(0x10)));
+  control().calls.clear();
+  control().launches.clear();
+  control().capturing = 1;
+  Status s = run(*m, 0, 0, stream(0x20));
+  ASSERT_TRUE(s) << why(s);
+  control().capturing = 0;
+  EXPECT_EQ(count("cuLaunchKernel"), 4);
+  for (const char *function : {"cuGraphLaunch", "cuMemAlloc_v2", "cuEventRecord", "cuStreamWaitEvent", "cuCtxSynchronize",
+                               "cuStreamSynchronize", "cuModuleLoadDataEx"})
+    EXPECT_EQ(count(function), 0) << function;
+  expectResult(4);
+}
+
+TEST_F(CudaRuntime, TheFirstRunMayBeCaptured) {
+  Package p = chain(4);
+  p.parameters.clear();
+  for (auto &l : p.launches)
+    l.args[1] = 0;
+  p.buffers[1] = {PackageBuffer::Arena, 0, 0, kBytes};
+  auto m = mustMake(p);
+  ASSERT_TRUE(m);
+  control().capturing = 1; // the fake refuses allocation now, but to threads that said that they know
+  Status s = run(*m);
+  EXPECT_TRUE(s) << why(s);
+  EXPECT_EQ(count("cuLaunchKernel"), 4);
+  control().capturing = 0;
+}
+
+TEST_F(CudaRuntime, RunsOnAnotherStreamWaitForTheArena) {
+  auto m = mustMake(chain(2));
+  ASSERT_TRUE(m && m->bind("w", w, kBytes));
+  ASSERT_TRUE(run(*m, 0, 0, stream(0x10)));
+  ASSERT_TRUE(run(*m, 0, 0, stream(0x10)));
+  EXPECT_EQ(count("cuStreamWaitEvent"), 0);
+  ASSERT_TRUE(run(*m, 0, 0, stream(0x20)));
+  EXPECT_EQ(count("cuStreamWaitEvent"), 1);
+  ASSERT_TRUE(run(*m, 0, 0, stream(0x10)));
+  EXPECT_EQ(count("cuStreamWaitEvent"), 2);
+  // The per-thread stream's handle does not say which stream it is.
+  ASSERT_TRUE(run(*m, 0, 0, stream(2)));
+  ASSERT_TRUE(run(*m, 0, 0, stream(2)));
+  EXPECT_EQ(count("cuStreamWaitEvent"), 4);
+  // One kernel has no arena, and pays for nothing.
+  control().calls.clear();
+  auto one = mustMake(chain(1));
+  ASSERT_TRUE(one && one->bind("w", w, kBytes));
+  ASSERT_TRUE(run(*one, 0, 0, stream(0x10)) && run(*one, 0, 0, stream(0x20)));
+  EXPECT_EQ(count("cuStreamWaitEvent") + count("cuEventRecord") + count("cuStreamIsCapturing"), 0);
+}
+
+TEST_F(CudaRuntime, TheArenaIsTakenOnce) {
+  cu::Context mine = fakeCuda.makeContext();
+  fakeCuda.setCurrent(mine);
+  {
+    auto m = mustMake(chain(3));
+    ASSERT_TRUE(m);
+    EXPECT_EQ(count("cuMemAlloc_v2"), 1) << "with a context current, the module is ready when it is made";
+    EXPECT_EQ(count("cuModuleLoadDataEx"), 1);
+    ASSERT_TRUE(m->bind("w", w, kBytes));
+    control().calls.clear();
+    for (int i = 0; i < 5; ++i)
+      ASSERT_TRUE(run(*m, i % 3));
+    EXPECT_EQ(count("cuMemAlloc_v2"), 0);
+    EXPECT_EQ(count("cuModuleLoadDataEx"), 0);
+    EXPECT_EQ(count("cuCtxPushCurrent_v2"), 0);
+    EXPECT_EQ(fakeCuda.depth(), 1);
+  }
+  fakeCuda.setCurrent(nullptr);
+}
+
+TEST_F(CudaRuntime, WithoutAContextNothingIsStartedUntilItIsNeeded) {
+  auto m = mustMake(chain(3));
+  ASSERT_TRUE(m);
+  EXPECT_EQ(count("cuModuleLoadDataEx"), 0);
+  EXPECT_EQ(count("cuMemAlloc_v2"), 0);
+  ASSERT_TRUE(m->bind("w", w, kBytes));
+  EXPECT_EQ(count("cuModuleLoadDataEx"), 1);
+  EXPECT_EQ(fakeCuda.depth(), 0);
+}
+
+TEST_F(CudaRuntime, AStreamTellsItsContextWhereNoneIsCurrent) {
+  auto m = mustMake(chain(1));
+  cu::Context mine = fakeCuda.makeContext();
+  fakeCuda.setCurrent(mine);
+  auto s = CudaStream::create();
+  ASSERT_TRUE(s);
+  ASSERT_TRUE(m && m->bind("w", w, kBytes));
+  fakeCuda.setCurrent(nullptr);
+  control().calls.clear();
+  ASSERT_TRUE(run(*m, 0, 0, s->handle()));
+  EXPECT_EQ(count("cuModuleLoadDataEx"), 0) << "the context that it was bound in is the stream's";
+  EXPECT_EQ(count("cuDevicePrimaryCtxRetain"), 0);
+  expectResult(1);
+}
+
+TEST_F(CudaRuntime, ParametersFollowTheModuleFromContextToContext) {
+  cu::Context a = fakeCuda.makeContext(), b = fakeCuda.makeContext();
+  auto m = mustMake(chain(3));
+  ASSERT_TRUE(m);
+  fakeCuda.setCurrent(a);
+  ASSERT_TRUE(m->bind("w", w, kBytes) && run(*m));
+  fakeCuda.setCurrent(b);
+  Status s = run(*m);
+  ASSERT_TRUE(s) << why(s);
+  EXPECT_EQ(count("cuMemcpyPeer"), 1);
+  EXPECT_EQ(count("cuModuleLoadDataEx"), 2);
+  expectResult(3);
+  ASSERT_TRUE(run(*m));
+  EXPECT_EQ(count("cuMemcpyPeer"), 1);
+  // Bound again in b: a gets the new values when it runs next.
+  std::fill(w, w + kN, 10.0f);
+  ASSERT_TRUE(m->bind("w", w, kBytes));
+  fakeCuda.setCurrent(a);
+  ASSERT_TRUE(run(*m));
+  EXPECT_EQ(count("cuMemcpyPeer"), 2);
+  EXPECT_EQ(y[3], x[3] + 30.0f);
+  fakeCuda.setCurrent(nullptr);
+}
+
+TEST_F(CudaRuntime, AContextThatDiedIsNotMistakenForTheNext) {
+  cu::Context a = fakeCuda.makeContext();
+  auto m = mustMake(chain(3));
+  ASSERT_TRUE(m);
+  fakeCuda.setCurrent(a);
+  ASSERT_TRUE(m->bind("w", w, kBytes) && run(*m));
+  fakeCuda.destroyContext(a);
+  // What lived in it dies with it.
+  auto dead = control().memory;
+  int modules = control().liveModules, graphs = control().liveGraphs, events = control().liveEvents;
+  cu::Context b = fakeCuda.makeContext();
+  ASSERT_EQ(a, b) << "the fake gives handles out again";
+  fakeCuda.setCurrent(b);
+  Status s = run(*m);
+  ASSERT_FALSE(s) << "the parameter is gone";
+  EXPECT_EQ(s.error().code, Code::Usage);
+  ASSERT_TRUE(m->bind("w", w, kBytes));
+  s = run(*m);
+  ASSERT_TRUE(s) << why(s);
+  expectResult(3);
+  fakeCuda.setCurrent(nullptr);
+  m.reset();
+  EXPECT_EQ(control().memory.size(), dead.size());
+  for (auto &[pointer, bytes] : dead)
+    std::free(reinterpret_cast<void *>(pointer));
+  control().memory.clear();
+  control().liveModules -= modules;
+  control().liveGraphs -= graphs;
+  control().liveEvents -= events;
+}
+
+TEST_F(CudaRuntime, BindTakesHostAndDeviceMemory) {
+  auto memory = CudaMemory::allocate(kBytes);
+  ASSERT_TRUE(memory && memory->upload(w, kBytes));
+  auto m = mustMake(chain(1));
+  ASSERT_TRUE(m);
+  control().calls.clear();
+  ASSERT_TRUE(m->bind("w", memory->data(), kBytes));
+  EXPECT_EQ(count("cuMemcpy"), 1);
+  EXPECT_EQ(count("cuMemcpyHtoD_v2"), 0);
+  EXPECT_GE(count("cuCtxSynchronize"), 1); // what wrote the data has ended
+  EXPECT_GE(count("cuStreamSynchronize"), 1); // and so has the copy: the caller may free
+  *memory = CudaMemory();
+  ASSERT_TRUE(run(*m));
+  expectResult(1);
+  std::fill(w, w + kN, 7.0f);
+  ASSERT_TRUE(m->bind("w", w, kBytes));
+  EXPECT_EQ(count("cuMemcpyHtoD_v2"), 1);
+  EXPECT_EQ(count("cuMemAlloc_v2"), 1); // bound again into the same memory
+  ASSERT_TRUE(run(*m));
+  EXPECT_EQ(y[0], x[0] + 7.0f);
+}
+
+TEST_F(CudaRuntime, UnboundParametersAndWrongArguments) {
+  rl_module *m = wrapModule(mustMake(chain(1)));
+  const void *in[] = {x};
+  void *out[] = {y};
+  EXPECT_EQ(rl_run(m, in, out, nullptr), RL_USAGE);
+  EXPECT_NE(std::string(rl_last_error()).find("'w'"), std::string::npos);
+  EXPECT_EQ(rl_bind(m, "w", w, kBytes - 1), RL_INVALID);
+  EXPECT_EQ(rl_bind(m, "w", nullptr, kBytes), RL_USAGE);
+  EXPECT_EQ(rl_bind(m, "nope", w, kBytes), RL_USAGE);
+  ASSERT_EQ(rl_bind(m, "w", w, kBytes), RL_OK) << rl_last_error();
+  EXPECT_EQ(rl_run(m, nullptr, out, nullptr), RL_USAGE);
+  EXPECT_EQ(rl_run(m, in, nullptr, nullptr), RL_USAGE);
+  const void *null[] = {nullptr};
+  EXPECT_EQ(rl_run(m, null, out, nullptr), RL_USAGE);
+  EXPECT_EQ(rl_run(m, in, out, nullptr), RL_OK) << rl_last_error();
+  rl_unload(m);
+}
+
+TEST_F(CudaRuntime, EmptyTensorsLaunchNothing) {
+  Package p = chain(1);
+  TensorType empty{DType::F32, {3, 0}};
+  p.inputs[0].type = p.outputs[0].type = p.parameters[0].type = empty;
+  for (auto &b : p.buffers)
+    b.bytes = 0;
+  p.launches[0].grid = {0, 1, 1};
+  PackageLaunch copy;
+  copy.kind = PackageLaunch::Copy;
+  copy.args = {2, 0};
+  p.launches.push_back(copy);
+  auto m = mustMake(p);
+  ASSERT_TRUE(m);
+  EXPECT_EQ(m->kernelCount(), 0);
+  ASSERT_TRUE(m->bind("w", nullptr, 0));
+  const void *in[] = {nullptr};
+  void *out[] = {nullptr};
+  Status s = m->run(in, out, nullptr);
+  ASSERT_TRUE(s) << why(s);
+  EXPECT_EQ(control().launches.size(), 0u);
+  EXPECT_EQ(count("cuMemAlloc_v2") + count("cuMemcpyDtoDAsync_v2") + count("cuLaunchKernel"), 0);
+}
+
+TEST_F(CudaRuntime, CopiesAreEnqueuedInOrder) {
+  Package p = chain(3);
+  p.outputs.push_back({"x", p.inputs[0].type});
+  p.buffers.push_back({PackageBuffer::Output, 1, 0, kBytes});
+  PackageLaunch copy;
+  copy.kind = PackageLaunch::Copy;
+  copy.args = {5, 0};
+  p.launches.push_back(copy);
+  auto m = mustMake(p);
+  ASSERT_TRUE(m && m->bind("w", w, kBytes));
+  EXPECT_EQ(m->kernelCount(), 3);
+  float z[kN] = {};
+  const void *in[] = {x};
+  void *out[] = {y, z};
+  Status s = m->run(in, out, nullptr);
+  ASSERT_TRUE(s) << why(s);
+  expectResult(3);
+  EXPECT_EQ(std::memcmp(z, x, kBytes), 0);
+  EXPECT_EQ(count("cuMemcpyDtoDAsync_v2"), 1);
+  EXPECT_EQ(control().calls.back(), "cuCtxPopCurrent_v2");
+}
+
+TEST_F(CudaRuntime, ClustersAndLargeSharedMemory) {
+  for (int launches : {1, 3}) {
+    control().reset();
+    Package p = chain(launches);
+    for (auto &l : p.launches) {
+      l.kernel = "add_cluster";
+      l.unalignedKernel.clear();
+      l.cluster = {2, 1, 1};
+      l.sharedBytes = 100000;
+    }
+    auto m = mustMake(p);
+    ASSERT_TRUE(m && m->bind("w", w, kBytes));
+    Status s = run(*m);
+    ASSERT_TRUE(s) << why(s);
+    expectResult(launches);
+    EXPECT_EQ(count("cuFuncSetAttribute"), launches);
+    ASSERT_EQ(control().launches.size(), static_cast<size_t>(launches));
+    for (auto &l : control().launches) {
+      EXPECT_EQ(l.cluster[0], 2u);
+      EXPECT_EQ(l.shared, 100000u);
+      EXPECT_EQ(l.graph, launches >= 3);
+    }
+  }
+}
+
+TEST_F(CudaRuntime, TheCubinIsTakenWhereItFits) {
+  Package p = chain(1);
+  p.cubin = std::string("\x7f" "ELF") + kPtx;
+  {
+    auto m = mustMake(p);
+    ASSERT_TRUE(m && m->bind("w", w, kBytes) && run(*m));
+    EXPECT_EQ(count("cuModuleLoadDataEx"), 1);
+  }
+  control().reset();
+  control().cubinFits = false;
+  {
+    auto m = mustMake(p);
+    ASSERT_TRUE(m && m->bind("w", w, kBytes) && run(*m));
+    EXPECT_EQ(count("cuModuleLoadDataEx"), 2);
+    expectResult(1);
+  }
+  p.ptx.clear();
+  auto m = mustMake(p);
+  ASSERT_TRUE(m);
+  Status s = m->bind("w", w, kBytes);
+  ASSERT_FALSE(s);
+  EXPECT_EQ(s.error().code, Code::Device);
+  control().cubinFits = true;
+  EXPECT_TRUE(m->bind("w", w, kBytes)); // a failure is not remembered: the next context may do
+  // What is no ELF at all is not given to the driver as machine code.
+  control().reset();
+  p = chain(1);
+  p.cubin = "garbage";
+  m = mustMake(p);
+  ASSERT_TRUE(m && m->bind("w", w, kBytes));
+  EXPECT_EQ(count("cuModuleLoadDataEx"), 1);
+}
+
+TEST_F(CudaRuntime, BrokenPtxComesWithTheAssemblersLog) {
+  Package p = chain(1);
+  p.ptx += "broken";
+  control().log = "ptxas application ptx input, line 7; error : Parsing error near 'broken'";
+  auto m = mustMake(p);
+  ASSERT_TRUE(m);
+  Status s = m->bind("w", w, kBytes);
+  ASSERT_FALSE(s);
+  EXPECT_EQ(s.error().code, Code::Device);
+  EXPECT_NE(s.error().message.find("CUDA_ERROR_INVALID_PTX"), std::string::npos) << why(s);
+  EXPECT_NE(s.error().message.find("line 7"), std::string::npos) << why(s);
+
+  auto cubin = assemblePtx(p.ptx);
+  ASSERT_FALSE(cubin);
+  EXPECT_EQ(cubin.error().code, Code::Invalid);
+  EXPECT_NE(cubin.error().message.find("line 7"), std::string::npos);
+  cubin = assemblePtx(kPtx);
+  ASSERT_TRUE(cubin);
+  EXPECT_EQ(cubin->substr(0, 4), "\x7f" "ELF");
+  EXPECT_EQ(count("cuLinkCreate_v2"), count("cuLinkDestroy"));
+}
+
+TEST_F(CudaRuntime, ArchitecturesThatDoNotFitAreUnsupported) {
+  struct {
+    const char *arch;
+    int major, minor;
+    Code code;
+  } cases[] = {{"sm_80", 9, 0, Code::Ok},           {"sm_80", 8, 0, Code::Ok},       {"sm_80", 7, 5, Code::Unsupported},
+               {"sm_90a", 9, 0, Code::Ok},          {"sm_90a", 10, 0, Code::Unsupported}, {"sm_90a", 8, 9, Code::Unsupported},
+               {"sm_100f", 10, 3, Code::Ok},        {"sm_100f", 12, 0, Code::Unsupported}, {"sm_120", 12, 1, Code::Ok},
+               {"sm_", 9, 0, Code::Invalid},        {"sm_90x", 9, 0, Code::Invalid}, {"avx2", 9, 0, Code::Invalid},
+               {"sm_99999999999", 9, 0, Code::Invalid}};
+  for (auto &c : cases) {
+    control().major = c.major;
+    control().minor = c.minor;
+    Package p = chain(1);
+    p.arch = c.arch;
+    auto m = mustMake(p);
+    ASSERT_TRUE(m);
+    Status s = m->bind("w", w, kBytes);
+    EXPECT_EQ(s ? Code::Ok : s.error().code, c.code) << c.arch << " on " << c.major << "." << c.minor << ": " << why(s);
+    if (c.code == Code::Unsupported)
+      EXPECT_NE(why(s).find("Fake H200"), std::string::npos) << why(s);
+  }
+}
+
+TEST_F(CudaRuntime, AMissingKernelIsInvalid) {
+  Package p = chain(1);
+  p.launches[0].unalignedKernel = "missing";
+  auto m = mustMake(p);
+  ASSERT_TRUE(m);
+  Status s = m->bind("w", w, kBytes);
+  ASSERT_FALSE(s);
+  EXPECT_EQ(s.error().code, Code::Invalid);
+  EXPECT_NE(why(s).find("'missing'"), std::string::npos);
+}
+
+TEST_F(CudaRuntime, FailuresNameTheKernelAndTheDriversError) {
+  auto m = mustMake(chain(2));
+  ASSERT_TRUE(m && m->bind("w", w, kBytes) && run(*m));
+  control().failures["cuLaunchKernel"] = {1, 1};
+  Status s = run(*m);
+  ASSERT_FALSE(s);
+  EXPECT_EQ(s.error().code, Code::Device);
+  EXPECT_EQ(why(s), "launching kernel 'add' (add:n2): CUDA_ERROR_INVALID_VALUE: told by the fake driver");
+  control().failures.clear();
+  EXPECT_TRUE(run(*m));
+  // An error that no table knows.
+  control().failures["cuLaunchKernel"] = {0, 12345};
+  EXPECT_NE(why(run(*m)).find("CUDA error 12345"), std::string::npos);
+  control().failures.clear();
+  for (const char *function : {"cuMemAlloc_v2", "cuEventCreate", "cuModuleLoadDataEx", "cuModuleGetFunction",
+                               "cuDevicePrimaryCtxRetain", "cuCtxGetCurrent", "cuCtxPushCurrent_v2"}) {
+    auto other = mustMake(chain(2));
+    ASSERT_TRUE(other);
+    control().failures[function] = {0, 2};
+    s = other->bind("w", w, kBytes);
+    if (std::string(function) != "cuDevicePrimaryCtxRetain") { // which was retained before
+      ASSERT_FALSE(s) << function;
+      EXPECT_EQ(s.error().code, Code::Device);
+      EXPECT_NE(why(s).find("CUDA_ERROR_OUT_OF_MEMORY"), std::string::npos) << why(s);
+    }
+    control().failures.clear();
+    s = other->bind("w", w, kBytes);
+    EXPECT_TRUE(s) << function << ": " << why(s);
+  }
+}
+
+TEST_F(CudaRuntime, StickyErrorsSayWhichKernelWasLast) {
+  auto m = mustMake(chain(1));
+  ASSERT_TRUE(m && m->bind("w", w, kBytes) && run(*m));
+  auto s = CudaStream::create();
+  ASSERT_TRUE(s);
+  control().failures["cuStreamSynchronize"] = {0, 700};
+  Status waited = s->synchronize();
+  ASSERT_FALSE(waited);
+  EXPECT_NE(why(waited).find("CUDA_ERROR_ILLEGAL_ADDRESS: an illegal memory access was encountered"), std::string::npos);
+  EXPECT_NE(why(waited).find("kernel 'add' (add:n2)"), std::string::npos) << why(waited);
+  // In the middle of a plan, and of a graph.
+  auto two = mustMake(chain(2)), four = mustMake(chain(4));
+  control().failures.clear();
+  ASSERT_TRUE(two && four && two->bind("w", w, kBytes) && four->bind("w", w, kBytes));
+  control().failures["cuLaunchKernel"] = {1, 700};
+  Status launched = run(*two);
+  ASSERT_FALSE(launched);
+  EXPECT_NE(why(launched).find("launching kernel 'add' (add:n2)"), std::string::npos) << why(launched);
+  EXPECT_NE(why(launched).find("last launched here: kernel 'add' (add:n3)"), std::string::npos) << why(launched);
+  control().failures["cuGraphLaunch"] = {0, 700};
+  launched = run(*four);
+  ASSERT_FALSE(launched);
+  EXPECT_NE(why(launched).find("4 kernels of graph 'chain'"), std::string::npos) << why(launched);
+  control().failures.clear();
+}
+
+TEST_F(CudaRuntime, ModulesOnSeveralThreads) {
+  std::vector<std::thread> threads;
+  std::atomic<int> wrong{0};
+  auto shared = mustMake(chain(3));
+  ASSERT_TRUE(shared && shared->bind("w", w, kBytes));
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([&, t] {
+      std::vector<float> out(kN);
+      auto m = makeModule(chain(1 + t));
+      if (!m || !(*m)->bind("w", w, kBytes))
+        return void(++wrong);
+      for (int i = 0; i < 50; ++i) {
+        const void *in[] = {x};
+        void *outs[] = {out.data()};
+        for (Module *module : {m->get(), shared.get()}) {
+          wrong += !module->run(in, outs, nullptr);
+          wrong += out[9] != x[9] + 2.0f * static_cast<float>(module == shared.get() ? 3 : 1 + t);
+        }
+      }
+    });
+  for (auto &t : threads)
+    t.join();
+  EXPECT_EQ(wrong, 0);
+}
+
+TEST_F(CudaRuntime, DeviceMemoryStreamsAndEvents) {
+  EXPECT_TRUE(cudaAvailable());
+  auto device = currentCudaDevice();
+  ASSERT_TRUE(device);
+  EXPECT_EQ(device->name, "Fake H200");
+  EXPECT_EQ(device->arch(), "sm_90a");
+  EXPECT_EQ(device->sms, 132);
+  EXPECT_EQ(device->sharedPerBlock, 232448);
+  EXPECT_EQ(fakeCuda.depth(), 0);
+  control().major = 8;
+  EXPECT_EQ(currentCudaDevice()->arch(), "sm_80");
+
+  auto memory = CudaMemory::allocate(100);
+  ASSERT_TRUE(memory);
+  char bytes[100] = {}, back[100] = {};
+  std::iota(bytes, bytes + 100, char(1));
+  ASSERT_TRUE(memory->upload(bytes, 100));
+  ASSERT_TRUE(memory->download(back, 60, 40));
+  EXPECT_EQ(back[0], 41);
+  EXPECT_EQ(back[59], 100);
+  EXPECT_EQ(memory->upload(bytes, 61, 40).error().code, Code::Usage);
+  EXPECT_EQ(memory->download(back, SIZE_MAX, 1).error().code, Code::Usage);
+  EXPECT_EQ(memory->download(back, 1, SIZE_MAX).error().code, Code::Usage);
+  ASSERT_TRUE(memory->fill(7));
+  ASSERT_TRUE(memory->download(back, 100));
+  EXPECT_EQ(back[99], 7);
+  auto nothing = CudaMemory::allocate(0);
+  ASSERT_TRUE(nothing);
+  EXPECT_EQ(nothing->data(), nullptr);
+  EXPECT_TRUE(nothing->upload(nullptr, 0));
+  control().failures["cuMemAlloc_v2"] = {0, 2};
+  auto failed = CudaMemory::allocate(size_t(1) << 60);
+  ASSERT_FALSE(failed);
+  EXPECT_NE(failed.error().message.find("1152921504606846976 bytes"), std::string::npos);
+
+  auto s = CudaStream::create();
+  auto start = CudaEvent::create(), end = CudaEvent::create();
+  ASSERT_TRUE(s && start && end);
+  ASSERT_TRUE(start->record(s->handle()) && end->record(s->handle()));
+  auto elapsed = CudaEvent::elapsedMicroseconds(*start, *end);
+  ASSERT_TRUE(elapsed);
+  EXPECT_DOUBLE_EQ(*elapsed, 1500.0);
+  EXPECT_TRUE(cudaSynchronize());
+  EXPECT_EQ(cudaMemoryInfo()->total, 2000u);
+}
+
+// ---- other drivers, each in a process of its own: the driver is opened once
+
+class CudaDrivers : public ::testing::Test {
+protected:
+  void SetUp() override { ::testing::FLAGS_gtest_death_test_style = "threadsafe"; }
+};
+
+#define CHECK_OR_EXIT(condition)                                                                                       \
+  if (!(condition)) {                                                                                                  \
+    std::fprintf(stderr, "failed: %s\n", #condition);                                                                  \
+    std::_Exit(1);                                                                                                     \
+  }
+
+TEST_F(CudaDrivers, NoDriver) {
+  auto body = [] {
+    ::setenv("RIDGELINE_LIBCUDA", "/nonexistent/libcuda.so.1", 1);
+    CHECK_OR_EXIT(!cudaAvailable());
+    auto m = makeModule(chain(1));
+    CHECK_OR_EXIT(m.ok()); // it can be looked at, and saved
+    CHECK_OR_EXIT((*m)->kernelCount() == 1);
+    float w[kN] = {};
+    Status s = (*m)->bind("w", w, kBytes);
+    CHECK_OR_EXIT(!s && s.error().code == Code::Device);
+    CHECK_OR_EXIT(s.error().message.find("/nonexistent/libcuda.so.1") != std::string::npos);
+    CHECK_OR_EXIT(!currentCudaDevice() && !assemblePtx(kPtx) && !CudaMemory::allocate(1) && !CudaStream::create());
+    CHECK_OR_EXIT(CudaMemory::allocate(0).ok());
+    std::_Exit(0);
+  };
+  EXPECT_EXIT(body(), ::testing::ExitedWithCode(0), "");
+}
+
+TEST_F(CudaDrivers, ALibraryThatIsNoDriver) {
+  auto body = [] {
+    ::setenv("RIDGELINE_LIBCUDA", "libm.so.6", 1);
+    auto d = currentCudaDevice();
+    CHECK_OR_EXIT(!d && d.error().message.find("cuInit") != std::string::npos);
+    std::_Exit(0);
+  };
+  EXPECT_EXIT(body(), ::testing::ExitedWithCode(0), "");
+}
+
+TEST_F(CudaDrivers, NoDevice) {
+  auto body = [] {
+    fake::Exports driver = fakeDriver();
+    driver.control->failures["cuInit"] = {0, 100};
+    CHECK_OR_EXIT(!cudaAvailable());
+    auto d = currentCudaDevice();
+    CHECK_OR_EXIT(!d && d.error().code == Code::Device);
+    CHECK_OR_EXIT(d.error().message.find("CUDA_ERROR_NO_DEVICE") != std::string::npos);
+    std::_Exit(0);
+  };
+  EXPECT_EXIT(body(), ::testing::ExitedWithCode(0), "");
+}
+
+TEST_F(CudaDrivers, AnOldDriver) {
+  auto body = [] {
+    fake::Exports driver = fakeDriver("librl_fake_cuda_old");
+    float x[kN], w[kN], y[kN];
+    std::iota(x, x + kN, 0.0f);
+    std::fill(w, w + kN, 2.0f);
+    auto m = makeModule(chain(4));
+    CHECK_OR_EXIT(m.ok() && (*m)->bind("w", w, kBytes));
+    const void *in[] = {x};
+    void *out[] = {y};
+    CHECK_OR_EXIT((*m)->run(in, out, nullptr));
+    CHECK_OR_EXIT(y[5] == 13.0f && driver.control->count("cuLaunchKernel") == 4);
+    // No clusters, no copies between contexts: refused by name.
+    Package p = chain(1);
+    p.launches[0].cluster = {2, 1, 1};
+    auto cluster = makeModule(p);
+    CHECK_OR_EXIT(cluster.ok());
+    Status s = (*cluster)->bind("w", w, kBytes);
+    CHECK_OR_EXIT(!s && s.error().code == Code::Unsupported);
+    driver.setCurrent(driver.makeContext());
+    s = (*m)->run(in, out, nullptr);
+    CHECK_OR_EXIT(!s && s.error().code == Code::Unsupported);
+    CHECK_OR_EXIT((*m)->bind("w", w, kBytes) && (*m)->run(in, out, nullptr));
+    std::_Exit(0);
+  };
+  EXPECT_EXIT(body(), ::testing::ExitedWithCode(0), "");
+}
