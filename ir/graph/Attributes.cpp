@@ -43,8 +43,7 @@ std::string namesOf(const std::vector<AttrInfo> &attrs) {
 /// One node's attributes, each looked up by name and turned into the type that the op table gives it.
 class Reader {
 public:
-  Reader(OpKind op, const Operands &operands, const std::map<std::string, AttrValue> &given,
-         const DimValues &dims)
+  Reader(OpKind op, const Operands &operands, const std::map<std::string, AttrValue> &given, const DimValues &dims)
       : op(op), info(opInfo(op)), operands(operands), given(given), dims(dims) {}
 
   Result<Attrs> read() {
@@ -100,7 +99,8 @@ private:
         if (!text)
           return attrError(attr.name, quoted(attr.name) + " must be a string");
         if (attr.choices && !isChoice(*text, attr.choices))
-          return attrError(attr.name, quoted(attr.name) + " must be " + listed(attr.choices) + ", not " + quoted(*text));
+          return attrError(attr.name,
+                           quoted(attr.name) + " must be " + listed(attr.choices) + ", not " + quoted(*text));
         break;
       case AttrInfo::DTypeName: {
         if (!text)
@@ -117,7 +117,8 @@ private:
           return attrError(attr.name, quoted(attr.name) + " must be a list of integers");
         for (const Dim &dim : *list)
           if (!dim.symbol.empty())
-            return attrError(attr.name, quoted(attr.name) + " must be a list of integers; it has " + quoted(dim.symbol));
+            return attrError(attr.name,
+                             quoted(attr.name) + " must be a list of integers; it has " + quoted(dim.symbol));
         break;
       case AttrInfo::Shape:
         if (!list)
@@ -176,8 +177,8 @@ private:
     }
     if (rank == 0)
       return attrError(name, "dimension " + std::to_string(dim) + " of a rank-0 tensor, which has none");
-    return attrError(name, "dimension " + std::to_string(dim) + " is out of range for rank " + std::to_string(rank) + ": " +
-                               std::to_string(-rank) + " to " + std::to_string(rank - 1));
+    return attrError(name, "dimension " + std::to_string(dim) + " is out of range for rank " + std::to_string(rank) +
+                               ": " + std::to_string(-rank) + " to " + std::to_string(rank - 1));
   }
 
   Status readDim(const std::string &name, int64_t &dim, int64_t rank) const {
@@ -233,7 +234,8 @@ private:
       } else if (extent == -1 && !free) {
         free = &extent;
       } else {
-        return attrError("shape", extent == -1 ? "'shape' may have one -1" : "extent " + std::to_string(extent) + " is negative");
+        return attrError("shape", extent == -1 ? "'shape' may have one -1"
+                                               : "extent " + std::to_string(extent) + " is negative");
       }
     }
     if (!free)
@@ -246,7 +248,8 @@ private:
       return attrError("shape", all + "with an extent of 0 beside it, -1 could be anything");
     int64_t elements = operands[0].type.elements();
     if (elements % *known != 0)
-      return attrError("shape", all + std::to_string(elements) + " elements are no multiple of " + std::to_string(*known));
+      return attrError("shape",
+                       all + std::to_string(elements) + " elements are no multiple of " + std::to_string(*known));
     *free = elements / *known;
     return {};
   }
@@ -318,41 +321,29 @@ private:
 
   Status fill() {
     switch (op) {
-    case OpKind::Gelu:
-      attrs.tanhApproximation = text("approximate") && *text("approximate") == "tanh";
-      return {};
+    case OpKind::Gelu: attrs.tanhApproximation = text("approximate") && *text("approximate") == "tanh"; return {};
     case OpKind::Cast:
       attrs.dtype = dtype("dtype", DType::F32);
       attrs.saturate = boolean("saturate", true);
       return {};
-    case OpKind::Clamp:
-      return fillClamp();
-    case OpKind::Reshape:
-      return fillReshape();
-    case OpKind::Expand:
-      attrs.shape = *list("shape");
-      return {};
-    case OpKind::Permute:
-      return readDims(attrs.dims, rankOf(0));
+    case OpKind::Clamp: return fillClamp();
+    case OpKind::Reshape: return fillReshape();
+    case OpKind::Expand: attrs.shape = *list("shape"); return {};
+    case OpKind::Permute: return readDims(attrs.dims, rankOf(0));
     case OpKind::Flip:
       RL_TRY(readDims(attrs.dims, rankOf(0)));
       std::sort(attrs.dims.begin(), attrs.dims.end());
       return {};
-    case OpKind::Unsqueeze:
-      return readDim("dim", attrs.dim, rankOf(0) + 1);
+    case OpKind::Unsqueeze: return readDim("dim", attrs.dim, rankOf(0) + 1);
     case OpKind::Squeeze:
     case OpKind::Cat:
     case OpKind::Softmax:
     case OpKind::LogSoftmax:
     case OpKind::IndexSelect:
-    case OpKind::Gather:
-      return readDim("dim", attrs.dim, rankOf(0));
+    case OpKind::Gather: return readDim("dim", attrs.dim, rankOf(0));
     case OpKind::ArgMax:
-    case OpKind::ArgMin:
-      attrs.keepdim = boolean("keepdim", false);
-      return readDim("dim", attrs.dim, rankOf(0));
-    case OpKind::Slice:
-      return fillSlice();
+    case OpKind::ArgMin: attrs.keepdim = boolean("keepdim", false); return readDim("dim", attrs.dim, rankOf(0));
+    case OpKind::Slice: return fillSlice();
     case OpKind::Pad:
       attrs.low = *list("low");
       attrs.high = *list("high");
@@ -390,9 +381,7 @@ private:
       attrs.hasWeight = operands.size() > 1;
       attrs.hasBias = operands.size() > 2;
       return {};
-    case OpKind::Linear:
-      attrs.hasBias = operands.size() > 2;
-      return {};
+    case OpKind::Linear: attrs.hasBias = operands.size() > 2; return {};
     case OpKind::Matmul: {
       attrs.transposeA = boolean("transpose_a", false);
       attrs.transposeB = boolean("transpose_b", false);
@@ -414,8 +403,7 @@ private:
         attrs.ignoreIndex = index->i;
       return {};
     case OpKind::Quantize:
-    case OpKind::FakeQuantize:
-      return fillQuantise();
+    case OpKind::FakeQuantize: return fillQuantise();
     case OpKind::Dequantize:
       attrs.dtype = dtype("dtype", DType::F32);
       attrs.asymmetric = operands.size() > 2;
@@ -426,8 +414,7 @@ private:
       attrs.fastAccumulate = boolean("fast_accumulate", false);
       RL_TRY(fillGranularity("_a", 0, attrs.granularityA, attrs.axisA, attrs.blockA));
       return fillGranularity("_b", 1, attrs.granularityB, attrs.axisB, attrs.blockB);
-    default:
-      return {};
+    default: return {};
     }
   }
 
@@ -441,8 +428,8 @@ private:
 
 } // namespace
 
-Result<Attrs> readAttributes(OpKind op, const Operands &operands,
-                             const std::map<std::string, AttrValue> &given, const DimValues &dims) {
+Result<Attrs> readAttributes(OpKind op, const Operands &operands, const std::map<std::string, AttrValue> &given,
+                             const DimValues &dims) {
   return Reader(op, operands, given, dims).read();
 }
 

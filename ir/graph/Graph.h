@@ -27,13 +27,26 @@ enum class OpKind : uint8_t {
 };
 
 /// What kind of rule an op follows. Emitters, passes and tests go by the class first.
-enum class OpClass : uint8_t { Unary, Binary, Ternary, Shape, Creation, Reduction, Norm, Matrix, Indexing, Attention, Loss, Quant };
+enum class OpClass : uint8_t {
+  Unary,
+  Binary,
+  Ternary,
+  Shape,
+  Creation,
+  Reduction,
+  Norm,
+  Matrix,
+  Indexing,
+  Attention,
+  Loss,
+  Quant
+};
 
 /// A JSON number or boolean given in the place of a tensor, or as an attribute: it is weakly typed.
 struct Scalar {
   enum Kind : uint8_t { Bool, Int, Float } kind = Float;
-  int64_t i = 0;  ///< Bool (0 or 1) and Int
-  double f = 0;   ///< Float
+  int64_t i = 0; ///< Bool (0 or 1) and Int
+  double f = 0;  ///< Float
   double asDouble() const { return kind == Float ? f : static_cast<double>(i); }
   bool operator==(const Scalar &) const = default;
 };
@@ -102,8 +115,8 @@ struct Value {
   enum Kind : uint8_t { Input, Parameter, Result } kind = Input;
   std::string name;
   TensorType type;
-  NodeId node = kNone;   ///< of a Result: the node that defines it
-  uint32_t index = 0;    ///< place among the graph's inputs or parameters, or among the node's outputs
+  NodeId node = kNone; ///< of a Result: the node that defines it
+  uint32_t index = 0;  ///< place among the graph's inputs or parameters, or among the node's outputs
 };
 
 struct Operand {
@@ -118,31 +131,31 @@ enum class Granularity : uint8_t { Tensor, Axis, Token, Block };
 /// numbers are non-negative here. `slice` has start, step and the extent of its result in `length` (0 <= start < extent
 /// where length > 0; step may be negative).
 struct Attrs {
-  bool tanhApproximation = false;           // gelu
-  DType dtype = DType::F32;                 // cast full iota quantize dequantize fake_quantize; out_dtype of matmul and
-                                            // scaled_matmul (without one: the type that the result has)
-  bool saturate = true;                     // cast
-  std::optional<Scalar> min, max;           // clamp
-  std::vector<int64_t> shape;               // reshape expand full iota: the result's shape
-  std::vector<int64_t> dims;                // permute, flip; reductions: ascending, all of them where the file has none
-  bool keepdim = false;                     // reductions
-  int64_t dim = 0;                          // unsqueeze squeeze slice cat iota argmax argmin softmax index_select gather ...
-  int64_t start = 0, step = 1, length = 0;  // slice
-  std::vector<int64_t> low, high;           // pad
-  Scalar value;                             // pad full
-  double correction = 1;                    // var
-  double eps = 0;                           // layer_norm rms_norm
-  bool hasWeight = false, hasBias = false;  // layer_norm rms_norm linear: which optional operands are there
+  bool tanhApproximation = false; // gelu
+  DType dtype = DType::F32;       // cast full iota quantize dequantize fake_quantize; out_dtype of matmul and
+                                  // scaled_matmul (without one: the type that the result has)
+  bool saturate = true;           // cast
+  std::optional<Scalar> min, max; // clamp
+  std::vector<int64_t> shape;     // reshape expand full iota: the result's shape
+  std::vector<int64_t> dims;      // permute, flip; reductions: ascending, all of them where the file has none
+  bool keepdim = false;           // reductions
+  int64_t dim = 0;                // unsqueeze squeeze slice cat iota argmax argmin softmax index_select gather ...
+  int64_t start = 0, step = 1, length = 0;     // slice
+  std::vector<int64_t> low, high;              // pad
+  Scalar value;                                // pad full
+  double correction = 1;                       // var
+  double eps = 0;                              // layer_norm rms_norm
+  bool hasWeight = false, hasBias = false;     // layer_norm rms_norm linear: which optional operands are there
   bool transposeA = false, transposeB = false; // matmul scaled_matmul
-  bool causal = false;                      // scaled_dot_product_attention
-  std::optional<double> scale;              // scaled_dot_product_attention
-  int64_t ignoreIndex = -100;               // cross_entropy
+  bool causal = false;                         // scaled_dot_product_attention
+  std::optional<double> scale;                 // scaled_dot_product_attention
+  int64_t ignoreIndex = -100;                  // cross_entropy
   Granularity granularity = Granularity::Tensor, granularityA = Granularity::Tensor, granularityB = Granularity::Tensor;
   int64_t axis = 0, axisA = 0, axisB = 0;
   int64_t block[2] = {1, 1}, blockA[2] = {1, 1}, blockB[2] = {1, 1}; // a block [n] of one number is {1, n}
-  DType scaleDtype = DType::F32;            // quantize fake_quantize
-  bool asymmetric = false;                  // quantize dequantize fake_quantize
-  bool fastAccumulate = false;              // scaled_matmul
+  DType scaleDtype = DType::F32;                                     // quantize fake_quantize
+  bool asymmetric = false;                                           // quantize dequantize fake_quantize
+  bool fastAccumulate = false;                                       // scaled_matmul
 };
 
 struct Node {
@@ -160,7 +173,7 @@ struct Node {
 struct Graph {
   std::string name;
   std::vector<Value> values;
-  std::vector<Node> nodes;                       ///< topological order
+  std::vector<Node> nodes; ///< topological order
   std::vector<ValueId> inputs, parameters, outputs;
   bool strict = false;
   PrecisionPolicy precision;

@@ -89,13 +89,14 @@ Status checkArity(OpKind op, size_t operands, size_t outputs) {
       text += (most == least + 1 ? " or " : " to ") + std::to_string(most);
     return text + " " + noun + (least == 1 && most == 1 ? "" : "s");
   };
-  const int in = static_cast<int>(std::min<size_t>(operands, INT32_MAX)), out = static_cast<int>(std::min<size_t>(outputs, INT32_MAX));
+  const int in = static_cast<int>(std::min<size_t>(operands, INT32_MAX)),
+            out = static_cast<int>(std::min<size_t>(outputs, INT32_MAX));
   if (in < info.minInputs || (info.maxInputs >= 0 && in > info.maxInputs))
-    return invalid("/inputs", std::string(info.name) + " takes " + count(info.minInputs, info.maxInputs, "operand") + ", not " +
-                                  std::to_string(operands));
+    return invalid("/inputs", std::string(info.name) + " takes " + count(info.minInputs, info.maxInputs, "operand") +
+                                  ", not " + std::to_string(operands));
   if (out < info.minOutputs || out > info.maxOutputs)
-    return invalid("/outputs", std::string(info.name) + " has " + count(info.minOutputs, info.maxOutputs, "result") + ", not " +
-                                   std::to_string(outputs));
+    return invalid("/outputs", std::string(info.name) + " has " + count(info.minOutputs, info.maxOutputs, "result") +
+                                   ", not " + std::to_string(outputs));
   return {};
 }
 
@@ -111,7 +112,8 @@ Status noF8(OpKind op, const Operands &in) {
 }
 
 Error wrongType(OpKind op, size_t operand, DType type, std::string_view wants) {
-  return operandError(operand, std::string(opInfo(op).name) + " needs " + std::string(wants) + ", not " + dtypeName(type));
+  return operandError(operand,
+                      std::string(opInfo(op).name) + " needs " + std::string(wants) + ", not " + dtypeName(type));
 }
 
 bool isBitwise(OpKind op) {
@@ -132,10 +134,8 @@ bool refusesBool(OpKind op) {
   case OpKind::FloorDivide:
   case OpKind::Fmod:
   case OpKind::Remainder:
-  case OpKind::Pow:
-    return true;
-  default:
-    return false;
+  case OpKind::Pow: return true;
+  default: return false;
   }
 }
 
@@ -147,10 +147,8 @@ bool makesBool(OpKind op) {
   case OpKind::LogicalNot:
   case OpKind::LogicalAnd:
   case OpKind::LogicalOr:
-  case OpKind::LogicalXor:
-    return true;
-  default:
-    return isComparison(op);
+  case OpKind::LogicalXor: return true;
+  default: return isComparison(op);
   }
 }
 
@@ -199,8 +197,9 @@ Result<DType> elementwiseType(OpKind op, const Operands &in, const Attrs &attrs)
   if (isBitwise(op) && isFloat(type)) {
     for (size_t k = 0; k < in.size(); ++k)
       if (in[k].literal ? in[k].literal->kind == Scalar::Float : isFloat(in[k].type.dtype))
-        return operandError(k, std::string(opInfo(op).name) + " needs integers or bools, not " +
-                                   (in[k].literal ? graph::str(*in[k].literal) : std::string(dtypeName(in[k].type.dtype))));
+        return operandError(
+            k, std::string(opInfo(op).name) + " needs integers or bools, not " +
+                   (in[k].literal ? graph::str(*in[k].literal) : std::string(dtypeName(in[k].type.dtype))));
   }
   if (type == DType::Bool && refusesBool(op))
     return operandError(0, std::string(opInfo(op).name) + " is not defined on bool: cast it first");
@@ -343,12 +342,9 @@ Result<TensorType> layoutType(OpKind op, const Operands &in, const Attrs &attrs)
                                   std::to_string(x.shape[attrs.dim]) + ", and only an extent of 1 can be squeezed");
     out.shape.erase(out.shape.begin() + attrs.dim);
     return out;
-  case OpKind::Slice:
-    return inferSlice(in, attrs);
-  case OpKind::Cat:
-    return inferCat(in, attrs);
-  case OpKind::Pad:
-    return inferPad(in, attrs);
+  case OpKind::Slice: return inferSlice(in, attrs);
+  case OpKind::Cat: return inferCat(in, attrs);
+  case OpKind::Pad: return inferPad(in, attrs);
   default: // flip
     RL_TRY(distinctDims(attrs.dims, x.rank()));
     return out;
@@ -358,19 +354,14 @@ Result<TensorType> layoutType(OpKind op, const Operands &in, const Attrs &attrs)
 DType reductionType(OpKind op, DType x) {
   switch (op) {
   case OpKind::Sum:
-  case OpKind::Prod:
-    return isFloat(x) ? x : DType::I64;
+  case OpKind::Prod: return isFloat(x) ? x : DType::I64;
   case OpKind::Mean:
-  case OpKind::LogSumExp:
-    return isFloat(x) ? x : DType::F32;
+  case OpKind::LogSumExp: return isFloat(x) ? x : DType::F32;
   case OpKind::Any:
-  case OpKind::All:
-    return DType::Bool;
+  case OpKind::All: return DType::Bool;
   case OpKind::ArgMax:
-  case OpKind::ArgMin:
-    return DType::I64;
-  default:
-    return x;
+  case OpKind::ArgMin: return DType::I64;
+  default: return x;
   }
 }
 
@@ -454,25 +445,16 @@ Result<Types> dispatch(OpKind op, const Operands &in, size_t outputs, const Attr
   switch (opInfo(op).cls) {
   case OpClass::Unary:
   case OpClass::Binary:
-  case OpClass::Ternary:
-    return inferElementwise(op, in, attrs);
+  case OpClass::Ternary: return inferElementwise(op, in, attrs);
   case OpClass::Shape:
-  case OpClass::Creation:
-    return inferLayout(op, in, attrs);
-  case OpClass::Reduction:
-    return inferReduction(op, in, attrs);
-  case OpClass::Norm:
-    return inferNorm(op, in, attrs);
-  case OpClass::Matrix:
-    return inferMatrix(op, in, attrs);
-  case OpClass::Indexing:
-    return inferIndexing(op, in, attrs);
-  case OpClass::Attention:
-    return inferAttention(in, attrs);
-  case OpClass::Loss:
-    return inferCrossEntropy(in, attrs);
-  case OpClass::Quant:
-    return inferQuantised(op, in, outputs, attrs);
+  case OpClass::Creation: return inferLayout(op, in, attrs);
+  case OpClass::Reduction: return inferReduction(op, in, attrs);
+  case OpClass::Norm: return inferNorm(op, in, attrs);
+  case OpClass::Matrix: return inferMatrix(op, in, attrs);
+  case OpClass::Indexing: return inferIndexing(op, in, attrs);
+  case OpClass::Attention: return inferAttention(in, attrs);
+  case OpClass::Loss: return inferCrossEntropy(in, attrs);
+  case OpClass::Quant: return inferQuantised(op, in, outputs, attrs);
   }
   return nodeError("unknown op class");
 }
@@ -491,8 +473,8 @@ bool hasLiteral(const Operands &operands) {
 
 } // namespace
 
-Result<Inferred> inferNode(OpKind op, const Operands &given, size_t outputs, const std::map<std::string, AttrValue> &attrs,
-                           const DimValues &dims) {
+Result<Inferred> inferNode(OpKind op, const Operands &given, size_t outputs,
+                           const std::map<std::string, AttrValue> &attrs, const DimValues &dims) {
   RL_TRY(checkOperands(op, given, outputs));
   Operands tensors;
   const bool convert = !isElementwise(op) && hasLiteral(given);

@@ -74,8 +74,7 @@ Result<Shape> scaleShape(const Shape &, Granularity, int64_t axis, const int64_t
 Status checkArity(OpKind, size_t operands, size_t outputs);
 
 /// Attributes as written to attributes as meant. Operands are tensors here but for elementwise ops.
-Result<Attrs> readAttributes(OpKind, const Operands &, const std::map<std::string, AttrValue> &,
-                             const DimValues &);
+Result<Attrs> readAttributes(OpKind, const Operands &, const std::map<std::string, AttrValue> &, const DimValues &);
 
 // One family of ops each; operands' number and literals are already checked.
 using Types = std::vector<TensorType>;

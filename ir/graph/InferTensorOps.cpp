@@ -18,7 +18,8 @@ Status needsFloat(OpKind op, const Operands &in, size_t operand, const char *wha
   return {};
 }
 
-Status needsRank(OpKind op, const Operands &in, size_t operand, const char *what, int64_t least, int64_t most = kMaxRank) {
+Status needsRank(OpKind op, const Operands &in, size_t operand, const char *what, int64_t least,
+                 int64_t most = kMaxRank) {
   const Shape &shape = in[operand].type.shape;
   const int64_t rank = in[operand].type.rank();
   if (rank >= least && rank <= most)
@@ -43,7 +44,8 @@ Status needsIndices(OpKind op, const Operands &in, size_t operand) {
 
 Status dimOf(const Operands &in, int64_t dim) {
   if (dim < 0 || dim >= in[0].type.rank())
-    return attrError("dim", "dimension " + std::to_string(dim) + " is out of range for rank " + std::to_string(in[0].type.rank()));
+    return attrError("dim", "dimension " + std::to_string(dim) + " is out of range for rank " +
+                                std::to_string(in[0].type.rank()));
   return {};
 }
 
@@ -64,8 +66,8 @@ Result<Shape> productShape(const Operands &in, bool transposeA, bool transposeB)
     return rl::str(a) + (transposeA ? " transposed" : "") + " x " + rl::str(b) + (transposeB ? " transposed" : "");
   };
   if (kA != kB)
-    return nodeError("shapes do not fit for a matrix product: " + described() + ", K is " + std::to_string(kA) + " and " +
-                     std::to_string(kB));
+    return nodeError("shapes do not fit for a matrix product: " + described() + ", K is " + std::to_string(kA) +
+                     " and " + std::to_string(kB));
   std::optional<Shape> out = broadcast(leading(a, vectorA ? 1 : 2), leading(b, vectorB ? 1 : 2));
   if (!out)
     return nodeError("batch dimensions do not broadcast: " + described());
@@ -123,7 +125,8 @@ Result<Types> inferMatrix(OpKind op, const Operands &in, const Attrs &attrs) {
     const bool floats = !type || isFloat(*type);
     if (attrs.dtype == DType::Bool || attrs.dtype == DType::F8E8M0 || (floats && !isFloat(attrs.dtype)))
       return attrError("out_dtype", std::string("a product of ") + dtypeName(in[0].type.dtype) + " and " +
-                                        dtypeName(in[1].type.dtype) + " has no result of type " + dtypeName(attrs.dtype));
+                                        dtypeName(in[1].type.dtype) + " has no result of type " +
+                                        dtypeName(attrs.dtype));
     return Types{{attrs.dtype, std::move(shape)}};
   }
   RL_TRY(needsRank(op, in, 0, "an input", 1));
@@ -138,7 +141,8 @@ Result<Types> inferMatrix(OpKind op, const Operands &in, const Attrs &attrs) {
       return operandError(2, std::string("a bias of ") + dtypeName(bias) + " is not defined: cast it first");
     if (!type || isF8(*type)) { // the f32 sum of an f8 product meets the bias, and takes its type
       if (!isFloat(bias))
-        return operandError(2, std::string("a bias of ") + dtypeName(bias) + " on an f8 product: it must be f32, f16 or bf16");
+        return operandError(2, std::string("a bias of ") + dtypeName(bias) +
+                                   " on an f8 product: it must be f32, f16 or bf16");
       type = bias;
     }
     type = promote(*type, bias);
@@ -170,7 +174,8 @@ Result<Types> inferIndexing(OpKind op, const Operands &in, const Attrs &attrs) {
     fits = d == attrs.dim || indices.shape[d] <= x.shape[d];
   if (!fits)
     return operandError(1, "gather along dimension " + std::to_string(attrs.dim) + " of " + rl::str(x.shape) +
-                               " needs indices of the same rank and nowhere else larger, not " + rl::str(indices.shape));
+                               " needs indices of the same rank and nowhere else larger, not " +
+                               rl::str(indices.shape));
   out.shape = indices.shape;
   return Types{out};
 }
@@ -209,7 +214,8 @@ Result<Types> inferAttention(const Operands &in, const Attrs &attrs) {
     if (mask != DType::Bool && !isArithmeticFloat(mask))
       return operandError(3, std::string("a mask must be bool, f32, f16 or bf16, not ") + dtypeName(mask));
     if (!broadcastsTo(in[3].type.shape, scores))
-      return operandError(3, "the mask " + rl::str(in[3].type.shape) + " does not broadcast to the scores " + rl::str(scores));
+      return operandError(3, "the mask " + rl::str(in[3].type.shape) + " does not broadcast to the scores " +
+                                 rl::str(scores));
   }
   return Types{out};
 }

@@ -28,32 +28,24 @@ std::vector<AttrInfo> quantiseAttributes() {
 
 std::vector<AttrInfo> attributesOf(OpKind op) {
   switch (op) {
-  case OpKind::Gelu:
-    return {{A::String, "approximate", false, "none|tanh"}};
-  case OpKind::Cast:
-    return {{A::DTypeName, "dtype", true}, {A::Boolean, "saturate"}};
-  case OpKind::Clamp:
-    return {{A::ScalarValue, "min"}, {A::ScalarValue, "max"}};
+  case OpKind::Gelu: return {{A::String, "approximate", false, "none|tanh"}};
+  case OpKind::Cast: return {{A::DTypeName, "dtype", true}, {A::Boolean, "saturate"}};
+  case OpKind::Clamp: return {{A::ScalarValue, "min"}, {A::ScalarValue, "max"}};
   case OpKind::Reshape:
-  case OpKind::Expand:
-    return {{A::Shape, "shape", true}};
+  case OpKind::Expand: return {{A::Shape, "shape", true}};
   case OpKind::Permute:
-  case OpKind::Flip:
-    return {{A::IntList, "dims", true}};
+  case OpKind::Flip: return {{A::IntList, "dims", true}};
   case OpKind::Unsqueeze:
   case OpKind::Squeeze:
   case OpKind::Cat:
   case OpKind::Softmax:
   case OpKind::LogSoftmax:
   case OpKind::IndexSelect:
-  case OpKind::Gather:
-    return {{A::Integer, "dim", true}};
+  case OpKind::Gather: return {{A::Integer, "dim", true}};
   case OpKind::Slice:
     return {{A::Integer, "dim", true}, {A::Integer, "start"}, {A::Integer, "end"}, {A::Integer, "step"}};
-  case OpKind::Pad:
-    return {{A::IntList, "low", true}, {A::IntList, "high", true}, {A::ScalarValue, "value"}};
-  case OpKind::Full:
-    return {{A::Shape, "shape", true}, {A::ScalarValue, "value", true}, {A::DTypeName, "dtype", true}};
+  case OpKind::Pad: return {{A::IntList, "low", true}, {A::IntList, "high", true}, {A::ScalarValue, "value"}};
+  case OpKind::Full: return {{A::Shape, "shape", true}, {A::ScalarValue, "value", true}, {A::DTypeName, "dtype", true}};
   case OpKind::Iota:
     return {{A::Shape, "shape", true},
             {A::Integer, "dim", true},
@@ -65,27 +57,20 @@ std::vector<AttrInfo> attributesOf(OpKind op) {
   case OpKind::Prod:
   case OpKind::Any:
   case OpKind::All:
-  case OpKind::LogSumExp:
-    return {{A::IntList, "dims"}, {A::Boolean, "keepdim"}};
-  case OpKind::Var:
-    return {{A::IntList, "dims"}, {A::Boolean, "keepdim"}, {A::Number, "correction"}};
+  case OpKind::LogSumExp: return {{A::IntList, "dims"}, {A::Boolean, "keepdim"}};
+  case OpKind::Var: return {{A::IntList, "dims"}, {A::Boolean, "keepdim"}, {A::Number, "correction"}};
   case OpKind::ArgMax:
-  case OpKind::ArgMin:
-    return {{A::Integer, "dim", true}, {A::Boolean, "keepdim"}};
+  case OpKind::ArgMin: return {{A::Integer, "dim", true}, {A::Boolean, "keepdim"}};
   case OpKind::LayerNorm:
-  case OpKind::RmsNorm:
-    return {{A::Number, "eps"}};
+  case OpKind::RmsNorm: return {{A::Number, "eps"}};
   case OpKind::Matmul:
     return {{A::Boolean, "transpose_a"},
             {A::Boolean, "transpose_b"},
             {A::DTypeName, "out_dtype", false, "f32|f16|bf16|f8e4m3|f8e5m2|i8|u8|i32|i64"}};
-  case OpKind::Attention:
-    return {{A::Boolean, "causal"}, {A::Number, "scale"}};
-  case OpKind::CrossEntropy:
-    return {{A::Integer, "ignore_index"}};
+  case OpKind::Attention: return {{A::Boolean, "causal"}, {A::Number, "scale"}};
+  case OpKind::CrossEntropy: return {{A::Integer, "ignore_index"}};
   case OpKind::Quantize:
-  case OpKind::FakeQuantize:
-    return quantiseAttributes();
+  case OpKind::FakeQuantize: return quantiseAttributes();
   case OpKind::Dequantize:
     return {{A::DTypeName, "dtype", false, "f32|f16|bf16"},
             {A::String, "granularity", false, kGranularities},
@@ -101,8 +86,7 @@ std::vector<AttrInfo> attributesOf(OpKind op) {
             {A::Boolean, "transpose_b"},
             {A::DTypeName, "out_dtype", false, kResultFloats},
             {A::Boolean, "fast_accumulate"}};
-  default:
-    return {};
+  default: return {};
   }
 }
 

@@ -54,7 +54,8 @@ DType computeType(OpKind op, const std::vector<OperandType> &operands) {
   std::optional<DType> type = promoteOperands(operands);
   if (!type || isFloat(*type))
     return DType::F32;
-  bool wide = op == OpKind::Sum || op == OpKind::Prod || op == OpKind::Mean || (op == OpKind::Square && *type == DType::Bool);
+  bool wide =
+      op == OpKind::Sum || op == OpKind::Prod || op == OpKind::Mean || (op == OpKind::Square && *type == DType::Bool);
   return wide ? DType::I64 : *type;
 }
 
@@ -86,10 +87,8 @@ bool makesFloat(OpKind op) {
   case OpKind::Gelu:
   case OpKind::Div:
   case OpKind::Atan2:
-  case OpKind::LogSumExp:
-    return true;
-  default:
-    return false;
+  case OpKind::LogSumExp: return true;
+  default: return false;
   }
 }
 

@@ -78,8 +78,9 @@ private:
 
   Status checkHeader() {
     if (!isIdentifier(spec.name))
-      return invalid("/name", "the graph's name must be an identifier (a letter or _, then letters, digits and _), not '" +
-                                  spec.name + "'");
+      return invalid("/name",
+                     "the graph's name must be an identifier (a letter or _, then letters, digits and _), not '" +
+                         spec.name + "'");
     std::unordered_set<std::string_view> seen;
     for (const DimSpec &dim : spec.dims) {
       const std::string pointer = "/dims/" + escapePointer(dim.name);
@@ -88,7 +89,8 @@ private:
       if (!seen.insert(dim.name).second)
         return invalid(pointer, "dimension " + dim.name + " is declared twice");
       if (dim.min < 0)
-        return invalid(pointer + "/min", "dimension " + dim.name + ": 'min' " + std::to_string(dim.min) + " is negative");
+        return invalid(pointer + "/min",
+                       "dimension " + dim.name + ": 'min' " + std::to_string(dim.min) + " is negative");
       if (dim.max < dim.min)
         return invalid(pointer + "/max", "dimension " + dim.name + ": 'max' " + std::to_string(dim.max) +
                                              " is less than 'min' " + std::to_string(dim.min));
@@ -96,8 +98,8 @@ private:
       if (value == dims.end())
         return invalid(pointer, "dimension " + dim.name + " has no value");
       if (value->second < dim.min || value->second > dim.max)
-        return invalid(pointer, "dimension " + dim.name + " is " + std::to_string(value->second) + ", out of its range " +
-                                    std::to_string(dim.min) + " to " + std::to_string(dim.max));
+        return invalid(pointer, "dimension " + dim.name + " is " + std::to_string(value->second) +
+                                    ", out of its range " + std::to_string(dim.min) + " to " + std::to_string(dim.max));
     }
     for (const auto &[name, value] : dims)
       if (!seen.count(name))
@@ -122,8 +124,10 @@ private:
     for (size_t i = 0; i < tensors.size(); ++i) {
       const TensorSpec &tensor = tensors[i];
       const std::string pointer = prefix + escapePointer(tensor.name);
-      RL_TRY(define(tensor.name, kind, i, 0, [&](std::string message) { return invalid(pointer, std::move(message)); }));
-      const std::string at = pointer + "/shape", noun = (kind == Value::Input ? "input " : "parameter ") + tensor.name + ": ";
+      RL_TRY(
+          define(tensor.name, kind, i, 0, [&](std::string message) { return invalid(pointer, std::move(message)); }));
+      const std::string at = pointer + "/shape",
+                        noun = (kind == Value::Input ? "input " : "parameter ") + tensor.name + ": ";
       TensorType type{tensor.dtype, {}};
       for (size_t d = 0; d < tensor.shape.size(); ++d) {
         const Dim &dim = tensor.shape[d];
@@ -135,7 +139,8 @@ private:
         }
         auto value = dims.find(dim.symbol);
         if (value == dims.end())
-          return invalid(at + "/" + std::to_string(d), noun + "the dimension '" + dim.symbol + "' is not declared in 'dims'");
+          return invalid(at + "/" + std::to_string(d),
+                         noun + "the dimension '" + dim.symbol + "' is not declared in 'dims'");
         type.shape.push_back(value->second);
       }
       if (std::optional<std::string> problem = tensorProblem(type))
@@ -160,9 +165,8 @@ private:
         return atNode(n, "/outputs", "a node needs at least one output");
       firstOutput.push_back(static_cast<uint32_t>(definitions.size()));
       for (size_t k = 0; k < node.outputs.size(); ++k)
-        RL_TRY(define(node.outputs[k], Value::Result, n, k, [&](std::string message) {
-          return atNode(n, "/outputs/" + std::to_string(k), message);
-        }));
+        RL_TRY(define(node.outputs[k], Value::Result, n, k,
+                      [&](std::string message) { return atNode(n, "/outputs/" + std::to_string(k), message); }));
     }
     return {};
   }
@@ -196,7 +200,8 @@ private:
     const size_t count = spec.nodes.size();
     std::vector<uint32_t> waits(count, 0), consumerStart(count + 1, 0);
     auto producer = [&](uint32_t definition) {
-      return definition != kNone && definitions[definition].kind == Value::Result ? definitions[definition].spec : kNone;
+      return definition != kNone && definitions[definition].kind == Value::Result ? definitions[definition].spec
+                                                                                  : kNone;
     };
     for (size_t n = 0; n < count; ++n)
       for (size_t k = operandStart[n]; k < operandStart[n + 1]; ++k)
@@ -239,7 +244,8 @@ private:
       step[node] = static_cast<uint32_t>(path.size());
       path.push_back(node);
       for (size_t k = operandStart[node];; ++k) {
-        if (operands[k] == kNone || definitions[operands[k]].kind != Value::Result || waits[definitions[operands[k]].spec] == 0)
+        if (operands[k] == kNone || definitions[operands[k]].kind != Value::Result ||
+            waits[definitions[operands[k]].spec] == 0)
           continue;
         tensors.push_back(operands[k]);
         node = definitions[operands[k]].spec;
@@ -249,9 +255,10 @@ private:
     // In the direction of the data, from the node that comes first in the file.
     std::vector<uint32_t> ring(tensors.begin() + step[node], tensors.end());
     std::reverse(ring.begin(), ring.end());
-    std::rotate(ring.begin(), std::min_element(ring.begin(), ring.end(), [&](uint32_t a, uint32_t b) {
-                                return definitions[a].spec < definitions[b].spec;
-                              }), ring.end());
+    std::rotate(ring.begin(),
+                std::min_element(ring.begin(), ring.end(),
+                                 [&](uint32_t a, uint32_t b) { return definitions[a].spec < definitions[b].spec; }),
+                ring.end());
     constexpr size_t kMostNames = 1000; // a message is read by people
     std::string message = "cycle through ";
     for (size_t i = 0; i < std::min(ring.size(), kMostNames); ++i)
@@ -302,12 +309,14 @@ private:
       if (!from.precision.empty()) {
         node.pin = parseDType(from.precision);
         if (!node.pin || !canPin(*node.pin))
-          return atNode(n, "/precision", "'precision' must be " + std::string(kPinTypes) + ", not '" + from.precision + "'");
+          return atNode(n, "/precision",
+                        "'precision' must be " + std::string(kPinTypes) + ", not '" + from.precision + "'");
       }
       if (!isElementwise(node.op))
         for (size_t k = 0; k < node.inputs.size(); ++k)
           if (node.inputs[k].isLiteral())
-            node.inputs[k] = {materialise(n, k, node.inputs[k].literal, literalType(node.op, k, node.inputs[k].literal)), {}};
+            node.inputs[k] = {
+                materialise(n, k, node.inputs[k].literal, literalType(node.op, k, node.inputs[k].literal)), {}};
       for (size_t k = 0; k < from.outputs.size(); ++k) {
         const ValueId value = static_cast<ValueId>(graph.values.size());
         definitions[firstOutput[n] + k].value = value;
@@ -359,7 +368,8 @@ private:
   Status checkDifferentiable(const std::string &pointer, const std::string &noun, ValueId value) const {
     const Value &v = graph.values[value];
     if (!isArithmeticFloat(v.type.dtype))
-      return invalid(pointer, noun + " " + v.name + " is " + dtypeName(v.type.dtype) + ": gradients need f32, f16 or bf16");
+      return invalid(pointer,
+                     noun + " " + v.name + " is " + dtypeName(v.type.dtype) + ": gradients need f32, f16 or bf16");
     return {};
   }
 
@@ -368,8 +378,9 @@ private:
       return {};
     const GradientSpec &request = *spec.gradient;
     if (request.of.empty() == request.loss.empty())
-      return invalid("/gradient", request.loss.empty() ? "a gradient needs 'of' (outputs and their cotangents) or 'loss'"
-                                                       : "a gradient has 'of' or 'loss', not both");
+      return invalid("/gradient", request.loss.empty()
+                                      ? "a gradient needs 'of' (outputs and their cotangents) or 'loss'"
+                                      : "a gradient has 'of' or 'loss', not both");
     std::unordered_set<std::string_view> seen;
     for (const auto &[name, cotangent] : request.of) {
       const std::string pointer = "/gradient/of/" + escapePointer(name);
@@ -383,8 +394,8 @@ private:
         return invalid(pointer, "the cotangent " + cotangent + " of " + name + " is not an input of the graph");
       RL_TRY(checkDifferentiable(pointer, "the cotangent", dy));
       if (graph.type(dy).shape != graph.type(y).shape)
-        return invalid(pointer, "the cotangent " + cotangent + " has shape " + rl::str(graph.type(dy).shape) + ", and " + name +
-                                    " has " + rl::str(graph.type(y).shape));
+        return invalid(pointer, "the cotangent " + cotangent + " has shape " + rl::str(graph.type(dy).shape) +
+                                    ", and " + name + " has " + rl::str(graph.type(y).shape));
     }
     if (!request.loss.empty()) {
       const ValueId loss = find(request.loss);
@@ -419,11 +430,11 @@ private:
   Graph graph;
   std::unordered_map<std::string_view, uint32_t> names; ///< to a place in `definitions`; the views are the spec's
   std::vector<Definition> definitions;
-  std::vector<OpKind> ops;                 ///< by node of the spec
-  std::vector<uint32_t> firstOutput;       ///< by node: the definition of its first output
-  std::vector<uint32_t> operands;          ///< definitions, or kNone for a literal
-  std::vector<size_t> operandStart;        ///< by node: its first place in `operands`
-  std::vector<uint32_t> order;             ///< nodes of the spec, producers first
+  std::vector<OpKind> ops;           ///< by node of the spec
+  std::vector<uint32_t> firstOutput; ///< by node: the definition of its first output
+  std::vector<uint32_t> operands;    ///< definitions, or kNone for a literal
+  std::vector<size_t> operandStart;  ///< by node: its first place in `operands`
+  std::vector<uint32_t> order;       ///< nodes of the spec, producers first
   std::unordered_set<ValueId> outputs;
 };
 
@@ -431,7 +442,8 @@ private:
 
 std::string Graph::describe(NodeId id) const {
   const Node &node = nodes[id];
-  std::string_view output = node.outputs.empty() ? std::string_view() : std::string_view(values[node.outputs.front()].name);
+  std::string_view output =
+      node.outputs.empty() ? std::string_view() : std::string_view(values[node.outputs.front()].name);
   return described(output, id, opInfo(node.op).name, node.source);
 }
 

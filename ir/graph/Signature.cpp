@@ -54,7 +54,8 @@ std::vector<DimValues> probes(const GraphSpec &spec) {
   for (size_t i = 0; spec.dims.size() > 1 && i < std::min(spec.dims.size(), kMostAlone); ++i)
     add([&](const DimSpec &d) { return &d == &spec.dims[i] ? d.min : std::min<int64_t>(d.max, 4096); });
   // Highly composite numbers (divisible by 2^k, 3, 5, 7), equal for all names, small enough that products of three fit.
-  for (int64_t n : {64, 4096, 5040, 40320, 720720, 8, 16, 32, 128, 256, 512, 1024, 2048, 8192, 96, 192, 384, 768, 1536, 3})
+  for (int64_t n :
+       {64, 4096, 5040, 40320, 720720, 8, 16, 32, 128, 256, 512, 1024, 2048, 8192, 96, 192, 384, 768, 1536, 3})
     add([&](const DimSpec &) { return n; });
   std::set<int64_t> fixed;
   for (const SpecTensors *tensors : {&spec.inputs, &spec.parameters})
@@ -112,11 +113,12 @@ Result<Signature> checkSpec(const GraphSpec &spec) {
         bound.insert(dim.symbol);
   for (const DimSpec &dim : spec.dims)
     if (!bound.count(dim.name) && dim.min != dim.max)
-      return invalid("/dims/" + escapePointer(dim.name),
-                     "no shape of an input or parameter mentions the dimension " + dim.name + ": its extent is never known");
+      return invalid("/dims/" + escapePointer(dim.name), "no shape of an input or parameter mentions the dimension " +
+                                                             dim.name + ": its extent is never known");
 
   // One choice alone does not show which extents vary.
-  const bool unsure = graphs.size() == 1 && std::any_of(spec.dims.begin(), spec.dims.end(), [](const DimSpec &d) { return d.min != d.max; });
+  const bool unsure = graphs.size() == 1 &&
+                      std::any_of(spec.dims.begin(), spec.dims.end(), [](const DimSpec &d) { return d.min != d.max; });
   for (size_t k = 0; k < spec.outputs.size(); ++k) {
     TensorType type = graphs[0].type(graphs[0].outputs[k]);
     for (size_t d = 0; d < type.shape.size(); ++d)
@@ -141,7 +143,8 @@ Result<DimValues> bindDims(const GraphSpec &spec, const std::vector<std::vector<
 
   DimValues out;
   std::map<std::string, std::string> boundBy; // the tensor that gave a symbol its value
-  auto bind = [&](const SpecTensors &tensors, const std::vector<std::vector<int64_t>> &shapes, const char *noun) -> Status {
+  auto bind = [&](const SpecTensors &tensors, const std::vector<std::vector<int64_t>> &shapes,
+                  const char *noun) -> Status {
     if (shapes.size() != tensors.size())
       return usageError("the graph has " + std::to_string(tensors.size()) + " " + noun + "s, and " +
                         std::to_string(shapes.size()) + " shapes are given");
@@ -152,11 +155,12 @@ Result<DimValues> bindDims(const GraphSpec &spec, const std::vector<std::vector<
         return invalid("/" + escapePointer(tensor.name), std::string(noun) + " " + tensor.name + ": " + message);
       };
       if (shape.size() != tensor.shape.size())
-        return fail("shape " + rl::str(shape) + " has rank " + std::to_string(shape.size()) + ", and the graph wants rank " +
-                    std::to_string(tensor.shape.size()));
+        return fail("shape " + rl::str(shape) + " has rank " + std::to_string(shape.size()) +
+                    ", and the graph wants rank " + std::to_string(tensor.shape.size()));
       for (size_t d = 0; d < shape.size(); ++d) {
         const Dim &dim = tensor.shape[d];
-        const std::string extent = "dimension " + std::to_string(d) + " of " + rl::str(shape) + " is " + std::to_string(shape[d]);
+        const std::string extent =
+            "dimension " + std::to_string(d) + " of " + rl::str(shape) + " is " + std::to_string(shape[d]);
         if (dim.symbol.empty()) {
           if (shape[d] != dim.value)
             return fail(extent + ", and the graph wants " + std::to_string(dim.value));
@@ -167,13 +171,14 @@ Result<DimValues> bindDims(const GraphSpec &spec, const std::vector<std::vector<
           return fail("the dimension '" + dim.symbol + "' is not declared in 'dims'");
         const DimSpec &range = *symbol->second;
         if (shape[d] < range.min || shape[d] > range.max)
-          return fail(extent + ", out of the range " + std::to_string(range.min) + " to " + std::to_string(range.max) + " of " +
-                      dim.symbol);
+          return fail(extent + ", out of the range " + std::to_string(range.min) + " to " + std::to_string(range.max) +
+                      " of " + dim.symbol);
         auto [it, fresh] = out.emplace(dim.symbol, shape[d]);
         if (fresh)
           boundBy[dim.symbol] = tensor.name;
         else if (it->second != shape[d])
-          return fail(extent + ", and " + boundBy[dim.symbol] + " has " + dim.symbol + " = " + std::to_string(it->second));
+          return fail(extent + ", and " + boundBy[dim.symbol] + " has " + dim.symbol + " = " +
+                      std::to_string(it->second));
       }
     }
     return {};
@@ -184,8 +189,8 @@ Result<DimValues> bindDims(const GraphSpec &spec, const std::vector<std::vector<
     if (out.count(dim.name))
       continue;
     if (dim.min != dim.max) // with one extent in its range, that is it
-      return invalid("/dims/" + escapePointer(dim.name),
-                     "no shape of an input or parameter mentions the dimension " + dim.name + ": its extent is not known");
+      return invalid("/dims/" + escapePointer(dim.name), "no shape of an input or parameter mentions the dimension " +
+                                                             dim.name + ": its extent is not known");
     out[dim.name] = dim.min;
   }
   return out;

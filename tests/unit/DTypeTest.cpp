@@ -57,8 +57,9 @@ TEST(DType, Categories) {
 }
 
 TEST(DType, OtherSpellingsAreRefused) {
-  for (const char *text : {"", "f64", "float64", "F64", "i16", "I16", "int16", "u32", "complex64", "FLOAT32", "Bf16", " f32",
-                           "f32 ", "f8", "f8e4m3fn", "float8_e4m3", "F8_E4M3FN", "Bool", "torch.float32", "f3", "f322"})
+  for (const char *text : {"",         "f64",         "float64",   "F64",  "i16",           "I16",  "int16",
+                           "u32",      "complex64",   "FLOAT32",   "Bf16", " f32",          "f32 ", "f8",
+                           "f8e4m3fn", "float8_e4m3", "F8_E4M3FN", "Bool", "torch.float32", "f3",   "f322"})
     EXPECT_EQ(parseDType(text), std::nullopt) << '"' << text << '"';
   EXPECT_EQ(parseDType(std::string_view("f32\0", 4)), std::nullopt);
 }

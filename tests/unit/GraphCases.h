@@ -6,7 +6,86 @@
 // are name=value with a value that is true, false, a number, [a list] or else a string.
 #pragma once
 
-#include <climits>
+#include "ir/graph/Graph.h"
+
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+using namespace rl;
+
+inline std::vector<std::string> words(const std::string &text, char separator = ' ') {
+  std::vector<std::string> out;
+  std::stringstream stream(text);
+  for (std::string word; std::getline(stream, word, separator);)
+    if (!word.empty())
+      out.push_back(word);
+  return out;
+}
+
+inline std::optional<Scalar> parseScalar(const std::string &text) {
+  if (text == "true" || text == "false")
+    return Scalar{Scalar::Bool, text == "true", 0};
+  char *end = nullptr;
+  errno = 0;
+  int64_t i = std::strtoll(text.c_str(), &end, 10);
+  if (*end == 0 && errno == 0 && !text.empty())
+    return Scalar{Scalar::Int, i, 0};
+  double f = std::strtod(text.c_str(), &end);
+  if (*end == 0 && !text.empty())
+    return Scalar{Scalar::Float, 0, f};
+  return std::nullopt;
+}
+
+inline std::vector<Dim> parseDims(const std::string &text) { // "[2,B]"
+  std::vector<Dim> out;
+  for (const std::string &word : words(text.substr(1, text.size() - 2), ',')) {
+    std::optional<Scalar> s = parseScalar(word);
+    out.push_back(s ? Dim{s->i, ""} : Dim{0, word});
+  }
+  return out;
+}
+
+inline TensorSpec parseTensor(const std::string &name, const std::string &text) { // "f32[2,B]"
+  size_t bracket = text.find('[');
+  std::optional<DType> type = parseDType(text.substr(0, bracket));
+  EXPECT_TRUE(type) << text;
+  return {name, type.value_or(DType::F32), parseDims(text.substr(bracket))};
+}
+
+inline TensorType parseType(const std::string &text) {
+  TensorSpec spec = parseTensor("", text);
+  TensorType type{spec.dtype, {}};
+  for (const Dim &dim : spec.shape)
+    type.shape.push_back(dim.value);
+  return type;
+}
+
+inline std::vector<OperandType> parseOperands(const std::string &text) {
+  std::vector<OperandType> out;
+  for (const std::string &word : words(text)) {
+    if (word.find('[') != std::string::npos)
+      out.push_back({parseType(word), std::nullopt});
+    else
+      out.push_back({{}, parseScalar(word)});
+  }
+  return out;
+}
+
+inline std::map<std::string, AttrValue> parseAttrs(const std::string &text) {
+  std::map<std::string, AttrValue> out;
+  for (const std::string &word : words(text)) {
+    size_t equals = word.find('=');
+    const std::string name = word.substr(0, equals), value = word.substr(equals + 1);
+    if (value.front() == '[')
+      out[name] = parseDims(value);
+    else if (std::optional<Scalar> s = parseScalar(value))
+      out[name] = *s;
+    else
+      out[name] = value;
+  }
+  return out;
+}
 
 struct AcceptCase {
   const char *op, *operands, *attrs, *results;
@@ -177,7 +256,8 @@ inline const AcceptCase kAccepted[] = {
     {"slice", "f32[10]", "dim=0 start=100 step=-4", "f32[3]"},
     {"slice", "f32[0]", "dim=0 start=-1 step=-1", "f32[0]"},
     {"slice", "f32[10]", "dim=0 start=-9223372036854775808 end=9223372036854775807 step=9223372036854775807", "f32[1]"},
-    {"slice", "f32[10]", "dim=0 start=9223372036854775807 end=-9223372036854775808 step=-9223372036854775808", "f32[1]"},
+    {"slice", "f32[10]", "dim=0 start=9223372036854775807 end=-9223372036854775808 step=-9223372036854775808",
+     "f32[1]"},
     {"cat", "f32[2,3] f32[4,3]", "dim=0", "f32[6,3]"},
     {"cat", "f32[2,3]", "dim=-1", "f32[2,3]"},
     {"cat", "bf16[2] f16[1] i32[0]", "dim=0", "f32[3]"},
@@ -277,7 +357,8 @@ inline const AcceptCase kAccepted[] = {
     {"quantize", "f32[6,40]", "dtype=i8 granularity=axis axis=-2", "i8[6,40] f32[6]"},
     {"quantize", "f32[4,384]", "dtype=f8e4m3 granularity=block block=[1,128]", "f8e4m3[4,384] f32[4,3]"},
     {"quantize", "f32[2,130,257]", "dtype=f8e4m3 granularity=block block=[128,128]", "f8e4m3[2,130,257] f32[2,2,3]"},
-    {"quantize", "f32[5,97]", "dtype=f8e4m3 granularity=block block=[32] scale_dtype=f8e8m0", "f8e4m3[5,97] f8e8m0[5,4]"},
+    {"quantize", "f32[5,97]", "dtype=f8e4m3 granularity=block block=[32] scale_dtype=f8e8m0",
+     "f8e4m3[5,97] f8e8m0[5,4]"},
     {"quantize", "f32[97]", "dtype=f8e4m3 granularity=block block=[1,32]", "f8e4m3[97] f32[4]"},
     {"quantize", "f32[0,97]", "dtype=i8 granularity=block block=[4,32]", "i8[0,97] f32[0,4]"},
     {"quantize", "f32[5,8]", "dtype=i8 granularity=token scheme=asymmetric", "i8[5,8] f32[5] i32[5]"},
@@ -294,10 +375,12 @@ inline const AcceptCase kAccepted[] = {
     {"scaled_matmul", "f8e4m3[5,128] f8e4m3[128,7] f32[] f32[]", "", "f32[5,7]"},
     {"scaled_matmul", "f8e4m3[33,208] f8e5m2[19,208] f32[33] f32[19]",
      "granularity_a=token granularity_b=token transpose_b=true out_dtype=bf16", "bf16[33,19]"},
-    {"scaled_matmul", "i8[2,5,8] i8[8,7] f32[5] f32[7]", "granularity_a=axis axis_a=1 granularity_b=axis axis_b=-1", "f32[2,5,7]"},
+    {"scaled_matmul", "i8[2,5,8] i8[8,7] f32[5] f32[7]", "granularity_a=axis axis_a=1 granularity_b=axis axis_b=-1",
+     "f32[2,5,7]"},
     {"scaled_matmul", "i8[5,8] i8[7,8] f32[] f32[7]", "granularity_b=axis axis_b=0 transpose_b=true", "f32[5,7]"},
     {"scaled_matmul", "f8e4m3[5,256] f8e4m3[300,256] f32[5,2] f32[3,2]",
-     "granularity_a=block block_a=[1,128] granularity_b=block block_b=[128,128] transpose_b=true fast_accumulate=true", "f32[5,300]"},
+     "granularity_a=block block_a=[1,128] granularity_b=block block_b=[128,128] transpose_b=true fast_accumulate=true",
+     "f32[5,300]"},
     {"scaled_matmul", "f8e4m3[5,64] f8e4m3[64,7] f8e8m0[5,2] f8e8m0[2,7]",
      "granularity_a=block block_a=[32] granularity_b=block block_b=[32,1]", "f32[5,7]"},
     {"scaled_matmul", "i8[0,8] i8[8,7] 1 0.5", "", "f32[0,7]"},

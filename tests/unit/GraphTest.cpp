@@ -12,84 +12,10 @@
 #include <chrono>
 #include <cmath>
 #include <set>
-#include <sstream>
 
 using namespace rl;
 
 namespace {
-
-std::vector<std::string> words(const std::string &text, char separator = ' ') {
-  std::vector<std::string> out;
-  std::stringstream stream(text);
-  for (std::string word; std::getline(stream, word, separator);)
-    if (!word.empty())
-      out.push_back(word);
-  return out;
-}
-
-std::optional<Scalar> parseScalar(const std::string &text) {
-  if (text == "true" || text == "false")
-    return Scalar{Scalar::Bool, text == "true", 0};
-  char *end = nullptr;
-  errno = 0;
-  int64_t i = std::strtoll(text.c_str(), &end, 10);
-  if (*end == 0 && errno == 0 && !text.empty())
-    return Scalar{Scalar::Int, i, 0};
-  double f = std::strtod(text.c_str(), &end);
-  if (*end == 0 && !text.empty())
-    return Scalar{Scalar::Float, 0, f};
-  return std::nullopt;
-}
-
-std::vector<Dim> parseDims(const std::string &text) { // "[2,B]"
-  std::vector<Dim> out;
-  for (const std::string &word : words(text.substr(1, text.size() - 2), ',')) {
-    std::optional<Scalar> s = parseScalar(word);
-    out.push_back(s ? Dim{s->i, ""} : Dim{0, word});
-  }
-  return out;
-}
-
-TensorSpec parseTensor(const std::string &name, const std::string &text) { // "f32[2,B]"
-  size_t bracket = text.find('[');
-  std::optional<DType> type = parseDType(text.substr(0, bracket));
-  EXPECT_TRUE(type) << text;
-  return {name, type.value_or(DType::F32), parseDims(text.substr(bracket))};
-}
-
-TensorType parseType(const std::string &text) {
-  TensorSpec spec = parseTensor("", text);
-  TensorType type{spec.dtype, {}};
-  for (const Dim &dim : spec.shape)
-    type.shape.push_back(dim.value);
-  return type;
-}
-
-std::vector<OperandType> parseOperands(const std::string &text) {
-  std::vector<OperandType> out;
-  for (const std::string &word : words(text)) {
-    if (word.find('[') != std::string::npos)
-      out.push_back({parseType(word), std::nullopt});
-    else
-      out.push_back({{}, parseScalar(word)});
-  }
-  return out;
-}
-
-std::map<std::string, AttrValue> parseAttrs(const std::string &text) {
-  std::map<std::string, AttrValue> out;
-  for (const std::string &word : words(text)) {
-    size_t equals = word.find('=');
-    const std::string name = word.substr(0, equals), value = word.substr(equals + 1);
-    if (value.front() == '[')
-      out[name] = parseDims(value);
-    else if (std::optional<Scalar> s = parseScalar(value))
-      out[name] = *s;
-    else
-      out[name] = value;
-  }
-  return out;
-}
 
 const DimValues kDims = {{"B", 4}};
 
@@ -127,11 +53,14 @@ TEST(Ops, TableIsConsistent) {
 
 TEST(Ops, EveryOpOfTheFormatIsThere) {
   const char *page =
-      "abs neg sign exp exp2 expm1 log log2 log1p sqrt rsqrt reciprocal square sin cos tanh sigmoid erf relu silu softplus "
+      "abs neg sign exp exp2 expm1 log log2 log1p sqrt rsqrt reciprocal square sin cos tanh sigmoid erf relu silu "
+      "softplus "
       "floor ceil round trunc isnan isinf isfinite logical_not bitwise_not gelu cast add sub mul div floor_divide fmod "
       "remainder pow atan2 maximum minimum eq ne lt le gt ge logical_and logical_or logical_xor bitwise_and bitwise_or "
-      "bitwise_xor where clamp reshape permute expand unsqueeze squeeze slice cat pad flip full iota sum mean amax amin prod "
-      "any all var logsumexp argmax argmin softmax log_softmax layer_norm rms_norm matmul linear embedding index_select "
+      "bitwise_xor where clamp reshape permute expand unsqueeze squeeze slice cat pad flip full iota sum mean amax "
+      "amin prod "
+      "any all var logsumexp argmax argmin softmax log_softmax layer_norm rms_norm matmul linear embedding "
+      "index_select "
       "gather scaled_dot_product_attention cross_entropy quantize dequantize scaled_matmul fake_quantize";
   std::vector<std::string> all = words(page);
   for (const std::string &name : all)
@@ -143,7 +72,8 @@ TEST(Ops, EveryOpOfTheFormatIsThere) {
 
 TEST(Promote, IsPyTorchs) {
   // torch.promote_types, with i16 (of i8 and u8) as i32.
-  const DType types[] = {DType::U8, DType::I8, DType::I32, DType::I64, DType::F16, DType::BF16, DType::F32, DType::Bool};
+  const DType types[] = {DType::U8,  DType::I8,   DType::I32, DType::I64,
+                         DType::F16, DType::BF16, DType::F32, DType::Bool};
   const char *table[] = {"u8   i32  i32  i64  f16  bf16 f32  u8",  //
                          "i32  i8   i32  i64  f16  bf16 f32  i8",  //
                          "i32  i32  i32  i64  f16  bf16 f32  i32", //
@@ -317,7 +247,8 @@ TEST(Attrs, SliceIsPythons) {
               v += n;
             return step > 0 ? std::min(std::max<int64_t>(v, 0), n) : std::min(std::max<int64_t>(v, -1), n - 1);
           };
-          int64_t from = start == 8 ? (step > 0 ? 0 : n - 1) : clamp(start), to = end == 8 ? (step > 0 ? n : -1) : clamp(end);
+          int64_t from = start == 8 ? (step > 0 ? 0 : n - 1) : clamp(start),
+                  to = end == 8 ? (step > 0 ? n : -1) : clamp(end);
           for (int64_t i = from; step > 0 ? i < to : i > to; i += step)
             expected.push_back(i);
           std::string text = "dim=0 step=" + std::to_string(step);
@@ -381,7 +312,9 @@ struct Builder {
   GraphSpec spec;
   Builder() { spec.name = "g"; }
   Builder &in(const char *name, const char *type) { return spec.inputs.push_back(parseTensor(name, type)), *this; }
-  Builder &param(const char *name, const char *type) { return spec.parameters.push_back(parseTensor(name, type)), *this; }
+  Builder &param(const char *name, const char *type) {
+    return spec.parameters.push_back(parseTensor(name, type)), *this;
+  }
   Builder &dim(const char *name, int64_t min, int64_t max) { return spec.dims.push_back({name, min, max}), *this; }
   Builder &node(const char *op, const std::string &inputs, const std::string &outputs, const char *attrs = "") {
     NodeSpec node;
@@ -399,7 +332,12 @@ struct Builder {
 };
 
 Builder base() {
-  return Builder().in("x", "f32[2,3]").param("w", "f32[3,4]").node("relu", "x", "hid").node("matmul", "hid w", "res").out("res");
+  return Builder()
+      .in("x", "f32[2,3]")
+      .param("w", "f32[3,4]")
+      .node("relu", "x", "hid")
+      .node("matmul", "hid w", "res")
+      .out("res");
 }
 
 void refuses(const GraphSpec &spec, const char *pointer, const char *wordsOf, const DimValues &dims = {}) {
@@ -439,7 +377,12 @@ TEST(Resolve, BuildsTheGraph) {
 
 TEST(Resolve, NodesInAnyOrder) {
   Builder b;
-  b.in("x", "f32[2]").node("add", "c a", "d").node("exp", "b", "c").node("neg", "x", "z").node("exp", "a", "b").node("exp", "x", "a");
+  b.in("x", "f32[2]")
+      .node("add", "c a", "d")
+      .node("exp", "b", "c")
+      .node("neg", "x", "z")
+      .node("exp", "a", "b")
+      .node("exp", "x", "a");
   Result<Graph> graph = resolve(b.out("d z").spec);
   ASSERT_TRUE(graph) << graph.error().str();
   std::vector<uint32_t> order;
@@ -461,7 +404,9 @@ TEST(Resolve, AGraphOfNothingButAnInput) {
 
 TEST(Resolve, SeveralResults) {
   Builder b;
-  b.in("x", "f32[2,8]").node("quantize", "x", "q s", "dtype=i8 granularity=token").node("dequantize", "q s", "y", "granularity=token");
+  b.in("x", "f32[2,8]")
+      .node("quantize", "x", "q s", "dtype=i8 granularity=token")
+      .node("dequantize", "q s", "y", "granularity=token");
   Result<Graph> graph = resolve(b.out("y s").spec);
   ASSERT_TRUE(graph) << graph.error().str();
   EXPECT_EQ(graph->values[2].index, 1u);
@@ -516,7 +461,8 @@ TEST(Resolve, Names) {
 TEST(Resolve, ErrorsOfNodesHaveThePlaceTheNameAndTheSource) {
   refuses(base().node("add", "x w", "bad_out").spec, "/nodes/2",
           "node bad_out (add): shapes do not broadcast: [2, 3], [3, 4]");
-  refuses(base().node("matmul", "x w", "y", "transpose_c=true").spec, "/nodes/2/attrs/transpose_c", "unknown attribute 'transpose_c'");
+  refuses(base().node("matmul", "x w", "y", "transpose_c=true").spec, "/nodes/2/attrs/transpose_c",
+          "unknown attribute 'transpose_c'");
   refuses(base().node("abs", "x x", "y").spec, "/nodes/2/inputs", "takes 1 operand");
   refuses(base().node("bitwise_and", "1 x", "y").spec, "/nodes/2/inputs/1", "f32");
   Builder b = base();
@@ -536,7 +482,8 @@ TEST(Resolve, Shapes) {
   refuses(base().param("p", "f32[4294967296,4294967296]").spec, "/parameters/p/shape", "too large");
   refuses(base().param("p", "f32[4294967296,4294967296,0]").spec, "/parameters/p/shape", "too large");
   refuses(base().in("a", "f32[2,N]").spec, "/inputs/a/shape/1", "'N' is not declared");
-  EXPECT_TRUE(resolve(base().in("large", "i8[65536,65536,4096]").in("rank8", "f32[1,1,1,1,1,1,1,1]").in("empty", "f32[0]").spec));
+  EXPECT_TRUE(resolve(
+      base().in("large", "i8[65536,65536,4096]").in("rank8", "f32[1,1,1,1,1,1,1,1]").in("empty", "f32[0]").spec));
 }
 
 TEST(Resolve, Outputs) {
@@ -555,16 +502,25 @@ TEST(Resolve, CyclesNameTheirNodes) {
   EXPECT_EQ(graph.error().message, "cycle through ring_a, ring_b");
   refuses(base().node("add", "me 1", "me").spec, "/nodes/2", "cycle through me");
   // In the direction of the data from the first node of the file; what hangs on the cycle is not named.
-  graph = resolve(base().node("exp", "b", "after").node("exp", "a", "b").node("exp", "b", "c").node("add", "before c", "a").node("exp", "x", "before").spec);
+  graph = resolve(base()
+                      .node("exp", "b", "after")
+                      .node("exp", "a", "b")
+                      .node("exp", "b", "c")
+                      .node("add", "before c", "a")
+                      .node("exp", "x", "before")
+                      .spec);
   ASSERT_FALSE(graph);
   EXPECT_EQ(graph.error().pointer, "/nodes/3");
   EXPECT_EQ(graph.error().message, "cycle through b, c, a");
   // Of two cycles, one behind the other, the message names the nodes of one.
-  graph = resolve(base().node("add", "p r", "q").node("exp", "q", "r").node("exp", "o", "p").node("exp", "p", "o").spec);
+  graph =
+      resolve(base().node("add", "p r", "q").node("exp", "q", "r").node("exp", "o", "p").node("exp", "p", "o").spec);
   ASSERT_FALSE(graph);
-  EXPECT_TRUE(graph.error().message == "cycle through p, o" || graph.error().message == "cycle through q, r") << graph.error().message;
+  EXPECT_TRUE(graph.error().message == "cycle through p, o" || graph.error().message == "cycle through q, r")
+      << graph.error().message;
   // The tensors on the cycle, not just their nodes' first outputs.
-  graph = resolve(Builder().in("x", "f32[2]").node("quantize", "m", "q s", "dtype=i8").node("mul", "x s", "m").out("m").spec);
+  graph = resolve(
+      Builder().in("x", "f32[2]").node("quantize", "m", "q s", "dtype=i8").node("mul", "x s", "m").out("m").spec);
   ASSERT_FALSE(graph);
   EXPECT_EQ(graph.error().message, "cycle through s, m");
 }
@@ -591,7 +547,8 @@ TEST(Resolve, Precision) {
 }
 
 TEST(Resolve, Gradient) {
-  auto with = [](std::vector<std::pair<std::string, std::string>> of, std::vector<std::string> wrt, std::string loss = "") {
+  auto with = [](std::vector<std::pair<std::string, std::string>> of, std::vector<std::string> wrt,
+                 std::string loss = "") {
     Builder b = base().in("dy", "f32[2,4]").in("n", "i32[2,4]").in("small", "f32[4]").node("sum", "res", "l");
     b.node("sum", "n", "count").node("argmax", "res", "best", "dim=0").out("res l count");
     b.spec.gradient = GradientSpec{std::move(of), std::move(wrt), std::move(loss), 1};
@@ -631,7 +588,8 @@ TEST(Resolve, LargeGraphs) {
       size_t n = backwards ? count - 1 - i : i;
       NodeSpec node;
       node.op = n % 2 ? "add" : "mul";
-      node.inputs = {{n ? "t" + std::to_string(n - 1) : "x", std::nullopt}, {n > 9 ? "t" + std::to_string(n - 10) : "x", std::nullopt}};
+      node.inputs = {{n ? "t" + std::to_string(n - 1) : "x", std::nullopt},
+                     {n > 9 ? "t" + std::to_string(n - 10) : "x", std::nullopt}};
       node.outputs = {"t" + std::to_string(n)};
       b.spec.nodes.push_back(std::move(node));
     }
@@ -661,7 +619,13 @@ TEST(Resolve, LargeGraphs) {
 // --- Symbolic dimensions ------------------------------------------------------------------------------------------------
 
 Builder symbolic() {
-  return Builder().dim("B", 1, 65536).dim("K", 3, 3).in("x", "bf16[B,K]").param("w", "bf16[4,3]").node("linear", "x w", "y").out("y");
+  return Builder()
+      .dim("B", 1, 65536)
+      .dim("K", 3, 3)
+      .in("x", "bf16[B,K]")
+      .param("w", "bf16[4,3]")
+      .node("linear", "x w", "y")
+      .out("y");
 }
 
 TEST(Dims, ResolveNeedsTheirValues) {
@@ -688,29 +652,44 @@ std::string signature(const std::vector<std::pair<std::string, TensorType>> &ten
 
 TEST(Dims, SignatureOfASymbolicGraph) {
   Builder b = symbolic();
-  b.dim("S", 1, INT32_MAX).in("z", "f32[S,B,8]").node("reshape", "z", "r", "shape=[S,-1]").node("sum", "z", "t", "dims=[0,1]");
+  b.dim("S", 1, INT32_MAX)
+      .in("z", "f32[S,B,8]")
+      .node("reshape", "z", "r", "shape=[S,-1]")
+      .node("sum", "z", "t", "dims=[0,1]");
   b.node("full", "", "f", "shape=[B,2] value=1 dtype=i8").node("slice", "z", "u", "dim=1 end=1").out("y r t f u z w");
   Result<Signature> s = checkSpec(b.spec);
   ASSERT_TRUE(s) << s.error().str();
   EXPECT_EQ(signature(s->inputs), "x bf16 [-1, 3]; z f32 [-1, -1, 8]");
   EXPECT_EQ(signature(s->parameters), "w bf16 [4, 3]");
-  EXPECT_EQ(signature(s->outputs), "y bf16 [-1, 4]; r f32 [-1, -1]; t f32 [8]; f i8 [-1, 2]; u f32 [-1, 1, 8]; z f32 [-1, -1, 8]; w bf16 [4, 3]");
+  EXPECT_EQ(
+      signature(s->outputs),
+      "y bf16 [-1, 4]; r f32 [-1, -1]; t f32 [8]; f i8 [-1, 2]; u f32 [-1, 1, 8]; z f32 [-1, -1, 8]; w bf16 [4, 3]");
 }
 
 TEST(Dims, AGraphThatHoldsForSomeExtentsIsAccepted) {
   // Divisible by 12; equal to a fixed extent; equal to each other.
-  Result<Signature> s = checkSpec(Builder().dim("B", 1, 1000).in("x", "f32[B]").node("reshape", "x", "y", "shape=[-1,12]").out("y").spec);
+  Result<Signature> s =
+      checkSpec(Builder().dim("B", 1, 1000).in("x", "f32[B]").node("reshape", "x", "y", "shape=[-1,12]").out("y").spec);
   ASSERT_TRUE(s) << s.error().str();
   EXPECT_EQ(s->outputs[0].second.shape[0], -1);
-  s = checkSpec(Builder().dim("K", 2, 9000).in("x", "f32[2,K]").param("w", "f32[77,5]").node("matmul", "x w", "y").out("y").spec);
+  s = checkSpec(
+      Builder().dim("K", 2, 9000).in("x", "f32[2,K]").param("w", "f32[77,5]").node("matmul", "x w", "y").out("y").spec);
   ASSERT_TRUE(s) << s.error().str();
-  s = checkSpec(Builder().dim("A", 2, 9).dim("B", 3, 80).in("x", "f32[A]").in("y", "f32[B]").node("add", "x y", "z").out("z").spec);
+  s = checkSpec(Builder()
+                    .dim("A", 2, 9)
+                    .dim("B", 3, 80)
+                    .in("x", "f32[A]")
+                    .in("y", "f32[B]")
+                    .node("add", "x y", "z")
+                    .out("z")
+                    .spec);
   ASSERT_TRUE(s) << s.error().str();
   EXPECT_EQ(s->outputs[0].second.shape[0], -1);
 }
 
 TEST(Dims, WhatHoldsForNoExtentsIsRefused) {
-  Builder b = Builder().dim("K", 2, 9000).in("x", "f32[2,K]").param("w", "f32[9001,5]").node("matmul", "x w", "y").out("y");
+  Builder b =
+      Builder().dim("K", 2, 9000).in("x", "f32[2,K]").param("w", "f32[9001,5]").node("matmul", "x w", "y").out("y");
   Result<Signature> s = checkSpec(b.spec);
   ASSERT_FALSE(s);
   EXPECT_EQ(s.error().pointer, "/nodes/0");
