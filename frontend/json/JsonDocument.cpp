@@ -166,10 +166,11 @@ public:
   bool end_array() { return close(); }
 
   bool parse_error(size_t position, const std::string &, const nlohmann::detail::exception &error) {
-    size_t last = position ? std::min(position, text.size()) - 1 : 0; // the last byte read
+    size_t last = std::min(position, text.size()); // of the last byte read
+    last -= last > 0;
     std::string_view what = error.what();
     if (error.id == 406) { // a number beyond the range of a double
-      size_t start = text.find_last_not_of("0123456789+-.eE", std::min(last, text.size() - 1));
+      size_t start = text.find_last_not_of("0123456789+-.eE", last);
       // The lexer has read one byte beyond the number, where there is one.
       if (start != std::string_view::npos && start == last)
         start = last ? text.find_last_not_of("0123456789+-.eE", last - 1) : std::string_view::npos;
@@ -193,7 +194,7 @@ public:
       if (size_t colon = detail.find(": ", column); colon != std::string_view::npos)
         detail.remove_prefix(colon + 2);
     detail = detail.substr(0, detail.find("; last read"));
-    syntaxAt(std::min(last, text.size()), detail);
+    syntaxAt(last, detail);
     return false;
   }
 
