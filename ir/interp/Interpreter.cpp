@@ -127,9 +127,10 @@ Status evaluate(Call &c) {
 /// The interpreter's run of one graph.
 class Run {
 public:
-  Run(const Graph &graph, const std::vector<HostTensor> &inputs, const std::vector<HostTensor> &parameters)
+  Run(const Graph &graph, const std::vector<HostTensor> &inputs, const std::vector<HostTensor> &parameters, bool keepF32)
       : graph(graph), inputs(inputs), parameters(parameters), held(graph.values.size()), present(graph.values.size(), 0),
-        readers(graph.values.size(), 0), live(graph.nodes.size(), 0) {}
+        readers(graph.values.size(), 0), live(graph.nodes.size(), 0),
+        keepF32(keepF32 && !graph.strict) {}
 
   Result<std::vector<HostTensor>> operator()(const std::function<void(size_t, size_t)> &progress) {
     RL_TRY(check());
@@ -140,7 +141,7 @@ public:
     for (NodeId n = 0; n < graph.nodes.size(); ++n) {
       if (!live[n])
         continue;
-      RL_TRY(evaluateNode(graph.nodes[n]));
+      RL_TRY(evaluateNode(n));
       if (progress)
         progress(++done, total);
     }
@@ -210,16 +211,16 @@ private:
     }
   }
 
-  Status evaluateNode(const Node &node) {
+  Status evaluateNode(NodeId id) {
+    const Node &node = graph.nodes[id];
     std::vector<Tensor> scalars, pinned;
     scalars.reserve(node.inputs.size());
     pinned.reserve(node.inputs.size());
     const bool pin = node.pin && *node.pin != DType::F32;
     if (pin && !isArithmeticFloat(*node.pin))
-      return unsupported(node.pointer() + "/precision", std::string("the interpreter does not pin a node to ") +
-                                                            dtypeName(*node.pin) + " (node " +
-                                                            graph.values[node.outputs[0]].name + ")");
-    Call call{graph, node, {}, {}};
+      return unsupported(node.pointer() + "/precision",
+                         graph.describe(id) + ": the interpreter does not pin a node to " + dtypeName(*node.pin));
+    Call call{graph, id, node, {}, {}};
     for (const Operand &operand : node.inputs) {
       if (operand.isLiteral()) {
         scalars.push_back(literal(operand.literal));
@@ -241,7 +242,7 @@ private:
       Tensor &result = call.out[k];
       if (pin)
         interp::roundAll(result.f, *node.pin);
-      if (graph.strict)
+      if (!keepF32)
         interp::roundAll(result.f, result.dtype);
       if (readers[node.outputs[k]] != 0) {
         held[node.outputs[k]] = std::move(result);
@@ -260,14 +261,16 @@ private:
   std::vector<char> present;
   std::vector<size_t> readers; ///< nodes and outputs that are still to read a value
   std::vector<char> live;
+  const bool keepF32;
 };
 
 } // namespace
 
 Result<std::vector<HostTensor>> interpret(const Graph &graph, const std::vector<HostTensor> &inputs,
                                           const std::vector<HostTensor> &parameters,
-                                          const std::function<void(size_t, size_t)> &progress) {
-  return Run(graph, inputs, parameters)(progress);
+                                          const std::function<void(size_t, size_t)> &progress,
+                                          Intermediates intermediates) {
+  return Run(graph, inputs, parameters, intermediates == Intermediates::KeepF32)(progress);
 }
 
 } // namespace rl

@@ -47,14 +47,15 @@ struct Tensor {
 /// `out` has a tensor of the right type and shape, zeroed, for each result.
 struct Call {
   const Graph &graph;
+  NodeId id;
   const Node &node;
   std::vector<const Tensor *> in;
   std::vector<Tensor> out;
 
   const Attrs &attrs() const { return node.attrs; }
-  /// An error of the data at this node; the message gets the node's output name.
+  /// An error of the data at this node; the message names the node.
   Error error(const std::string &message) const {
-    return invalid(node.pointer(), message + " (node " + graph.values[node.outputs[0]].name + ")");
+    return invalid(node.pointer(), graph.describe(id) + ": " + message);
   }
 };
 
