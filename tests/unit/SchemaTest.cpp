@@ -195,7 +195,7 @@ TEST_F(Schema, SpellingsOfTypes) {
 bool isStructural(const std::string &message) {
   for (const char *part : {"unknown attribute", "unknown op", " is missing", "must be true or false", "must be an integer", "must be a number",
                            "must be a string", "must be the name of a type", "is not the name of a type", "must be a list of",
-                           "' must be f", "' must be tensor", "' must be symmetric", "' must be none", "' must be keep", "takes ", " results",
+                           "' must be f", "' must be tensor", "' must be symmetric", "' must be none", "' must be keep", "operand, not", "operands, not", "results, not",
                            "result, not", "must be an identifier", "needs at least one", "name must not be empty", "is negative",
                            "must have one or two extents"})
     if (message.find(part) != std::string::npos)
