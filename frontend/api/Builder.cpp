@@ -7,6 +7,7 @@
 
 #include "frontend/json/Utf8.h"
 
+#include <cmath>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -52,6 +53,14 @@ struct GraphBuilderState {
     wrong(pointer, tensor ? "the tensor belongs to another graph" : "an empty tensor handle");
     return false;
   }
+  /// What no JSON number can be: a graph that is built can be saved.
+  void check(const Scalar &scalar, bool inRange, const std::string &pointer) {
+    if (!inRange)
+      wrong(pointer, "integer out of range: it does not fit 64 bits");
+    else if (scalar.kind == Scalar::Float && !std::isfinite(scalar.f))
+      wrong(pointer, std::to_string(scalar.f) + " is not a finite number");
+  }
+
   std::vector<TensorHandle> addNode(std::string_view op, const std::vector<Arg> &inputs,
                                     std::map<std::string, AttrValue> attrs, size_t outputs) {
     std::string pointer = "/nodes/" + std::to_string(nodes.size());
@@ -59,9 +68,12 @@ struct GraphBuilderState {
       std::string at = pointer + "/inputs/" + std::to_string(i);
       if (inputs[i].isTensor)
         owns(inputs[i].tensor, at);
-      else if (!inputs[i].literal.inRange)
-        wrong(at, "integer out of range: it does not fit 64 bits");
+      else
+        check(inputs[i].literal.scalar, inputs[i].literal.inRange, at);
     }
+    for (const auto &[name, value] : attrs)
+      if (auto *scalar = std::get_if<Scalar>(&value))
+        check(*scalar, true, pointer + "/attrs/" + name);
     Node &node = nodes.emplace_back();
     node.spec.op = op;
     node.spec.attrs = std::move(attrs);
@@ -321,9 +333,7 @@ TensorHandle GraphBuilder::cast(Arg x, DType dtype, const CastOptions &o) {
 
 /// An attribute that is a scalar literal.
 static void addLiteral(GraphBuilderState &state, Attributes &attrs, const char *name, const Literal &value) {
-  if (!value.inRange)
-    state.wrong("/nodes/" + std::to_string(state.nodes.size()) + "/attrs/" + name,
-                "integer out of range: it does not fit 64 bits");
+  state.check(value.scalar, value.inRange, "/nodes/" + std::to_string(state.nodes.size()) + "/attrs/" + name);
   attrs[name] = value.scalar;
 }
 TensorHandle GraphBuilder::clamp(Arg x, const ClampOptions &o) {

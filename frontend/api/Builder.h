@@ -115,23 +115,23 @@ struct CastOptions {
   bool saturate = true; ///< to f8: clamp what is beyond the largest finite value
 };
 struct ClampOptions {
-  std::optional<Literal> min, max; ///< at least one
+  std::optional<Literal> min = {}, max = {}; ///< at least one
 };
 struct SliceOptions { ///< Python's rules
   int64_t dim = 0;
-  std::optional<int64_t> start, end;
+  std::optional<int64_t> start = {}, end = {};
   int64_t step = 1;
 };
 struct PadOptions {
-  std::vector<int64_t> low, high; ///< one entry a dimension
+  std::vector<int64_t> low = {}, high = {}; ///< one entry a dimension
   Literal value = 0;
 };
 struct ReduceOptions {
-  Axes dims;
+  Axes dims = {};
   bool keepdim = false;
 };
 struct VarOptions {
-  Axes dims;
+  Axes dims = {};
   bool keepdim = false;
   double correction = 1;
 };
@@ -143,11 +143,11 @@ struct RmsNormOptions {
 };
 struct MatmulOptions {
   bool transposeA = false, transposeB = false;
-  std::optional<DType> outDtype;
+  std::optional<DType> outDtype = {};
 };
 struct AttentionOptions {
   bool causal = false;
-  std::optional<double> scale; ///< default: 1 / sqrt(extent of q's last dimension)
+  std::optional<double> scale = {}; ///< default: 1 / sqrt(extent of q's last dimension)
 };
 struct CrossEntropyOptions {
   int64_t ignoreIndex = -100;
@@ -155,23 +155,23 @@ struct CrossEntropyOptions {
 struct QuantizeOptions {
   DType dtype = DType::F8E4M3;
   Granularity granularity = Granularity::Tensor;
-  std::optional<int64_t> axis; ///< Granularity::Axis
-  std::vector<int64_t> block;  ///< Granularity::Block
+  std::optional<int64_t> axis = {}; ///< Granularity::Axis
+  std::vector<int64_t> block = {};  ///< Granularity::Block
   DType scaleDtype = DType::F32;
   std::string scheme = "symmetric"; ///< "symmetric" | "asymmetric"
-  TensorHandle scale;               ///< empty: dynamic
+  TensorHandle scale = {};               ///< empty: dynamic
 };
 struct DequantizeOptions {
   DType dtype = DType::F32;
   Granularity granularity = Granularity::Tensor;
-  std::optional<int64_t> axis;
-  std::vector<int64_t> block;
-  TensorHandle zeroPoint; ///< of the asymmetric scheme
+  std::optional<int64_t> axis = {};
+  std::vector<int64_t> block = {};
+  TensorHandle zeroPoint = {}; ///< of the asymmetric scheme
 };
 struct ScaledMatmulOptions {
   Granularity granularityA = Granularity::Tensor, granularityB = Granularity::Tensor;
-  std::optional<int64_t> axisA, axisB;
-  std::vector<int64_t> blockA, blockB;
+  std::optional<int64_t> axisA = {}, axisB = {};
+  std::vector<int64_t> blockA = {}, blockB = {};
   bool transposeB = false;
   DType outDtype = DType::F32;
   bool fastAccumulate = false;
