@@ -29,11 +29,8 @@ Access classify(Context &ctx, Expr linear, int dim, int64_t V) {
   Access a;
   a.alignElements = powerOfTwoWithin(first.divisor(), V);
   int64_t stride = linear.coefficient(dim);
-  if (V == 1) {
-    a.kind = stride == 0 && !linear.dependsOn(dim) ? Access::Uniform : Access::Contiguous;
-    a.stride = a.kind == Access::Contiguous;
+  if (V == 1 && linear.dependsNonlinearly(dim))
     return a;
-  }
   if (linear.dependsNonlinearly(dim)) {
     // Lanes inside atoms: compare each with the first.
     for (int64_t l = 1; l < V; ++l) {

@@ -31,6 +31,7 @@ struct Access {
 };
 
 /// How V whole consecutive iterations of `dim`, from a multiple of V, read at element offset `linear`. V is a power of two.
+/// With V = 1: how one iteration follows another; Gather where the dimension is inside a floordiv or mod.
 Access classify(Context &, Expr linear, int dim, int64_t V);
 
 /// The condition is all true or all false over every such vector (so one branch or one select serves all lanes). Sufficient,

@@ -200,6 +200,17 @@ std::string Estimate::str() const {
 // Bytes
 //===--------------------------------------------------------------------------------------------------------------===//
 
+AccessPattern accessPattern(const index::Access &a, int64_t V, int64_t elementBytes, const TargetDesc &t) {
+  AccessPattern p;
+  p.accessBytes = elementBytes;
+  if (a.kind == index::Access::Contiguous)
+    p.accessBytes *= std::min(a.alignElements, std::max<int64_t>(1, static_cast<int64_t>(t.vectorBytes) / elementBytes));
+  p.strideBytes = a.stride * V * elementBytes;
+  p.alignBytes = a.alignElements * elementBytes;
+  p.gather = a.kind == index::Access::Gather;
+  return p;
+}
+
 AccessCost accessCost(const AccessPattern &p, const TargetDesc &t) {
   AccessCost c;
   auto line = static_cast<int64_t>(t.lineBytes), sector = static_cast<int64_t>(t.sectorBytes);

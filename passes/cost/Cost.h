@@ -20,6 +20,7 @@
 // memory, 4.1 + 1.2 + 170.1 = 175.4 us; a hand-written kernel took 174.
 #pragma once
 
+#include "ir/index/Access.h"
 #include "passes/cost/Target.h"
 
 #include <algorithm>
@@ -110,6 +111,10 @@ struct AccessCost {
 /// Hand cases on bf16 [.., 4096]: a column, one element per row, uses 2 of each 128 bytes fetched, 1.6 %; a row read by
 /// 16-byte vectors uses all.
 AccessCost accessCost(const AccessPattern &, const TargetDesc &);
+
+/// The pattern of one memory instruction, where each thread has V consecutive iterations and the next thread the next V.
+/// Contiguous accesses take as much at once as their alignment and vectorBytes allow; the others one element.
+AccessPattern accessPattern(const index::Access &, int64_t V, int64_t elementBytes, const TargetDesc &);
 
 /// One tensor as a kernel reads it.
 struct TensorRead {

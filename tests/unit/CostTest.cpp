@@ -356,6 +356,21 @@ TEST(Bytes, Alignment) {
   EXPECT_DOUBLE_EQ(accessCost({4, 4096, 64, false}, target("cpu")).lineEfficiency, 4.0 / 64);
 }
 
+TEST(Bytes, FromIndexMaps) {
+  TargetDesc t = target("h200");
+  index::Context c({4096, 4096});
+  index::Expr row = c.add(c.mul(c.dim(0), 4096), c.dim(1)), column = c.add(c.mul(c.dim(1), 4096), c.dim(0));
+  auto cost = [&](index::Expr e, int64_t V) { return accessCost(accessPattern(index::classify(c, e, 1, V), V, 2, t), t); };
+  EXPECT_EQ(accessPattern(index::classify(c, row, 1, 8), 8, 2, t).accessBytes, 16);
+  EXPECT_DOUBLE_EQ(cost(row, 8).usedBytes, 512);
+  EXPECT_DOUBLE_EQ(cost(row, 8).sectors, 16.5); // 16-byte alignment is all that the map promises
+  EXPECT_NEAR(cost(column, 1).lineEfficiency, 0.016, 0.0005);
+  // Shifted by 3 elements: single elements, a thread's eight of them 16 bytes from the next thread's.
+  EXPECT_EQ(accessPattern(index::classify(c, c.add(row, 3), 1, 8), 8, 2, t).accessBytes, 2);
+  EXPECT_EQ(accessPattern(index::classify(c, c.add(row, 3), 1, 8), 8, 2, t).strideBytes, 16);
+  EXPECT_EQ(accessPattern(index::classify(c, c.dim(0), 1, 8), 8, 2, t).strideBytes, 0);
+}
+
 TEST(Bytes, CacheEffects) {
   TargetDesc t = target("h200");
   double usable = t.usableL2();

@@ -84,6 +84,12 @@ TEST(Expr, RangeDecides) { // R2
   EXPECT_EQ(c.mod(c.sub(c.constant(127), a), 64), c.sub(c.constant(63), a));
   EXPECT_EQ(c.floordiv(c.add(a, 64), 64), c.constant(1));
   EXPECT_EQ(c.mod(c.add(a, -64), 64), a);
+  Expr offset = c.floordiv(c.add(a, 100), 7); // 14 .. 23
+  EXPECT_EQ(c.mod(c.mul(c.floordiv(offset, 8), 3), 3), c.constant(0));
+  Expr narrow = c.floordiv(c.add(a, 100), 20); // 5 .. 8
+  EXPECT_EQ(narrow.range(), (Range{5, 8}));
+  EXPECT_EQ(c.mod(narrow, 5), c.add(narrow, -5));
+  EXPECT_EQ(c.floordiv(narrow, 5), c.constant(1));
   EXPECT_FALSE(c.floordiv(b, 64).isConstant());
   EXPECT_FALSE(c.floordiv(c.add(a, 1), 64).isConstant());
 }
@@ -648,6 +654,8 @@ TEST(Access, HandCases) {
   EXPECT_EQ(kind(c.floordiv(d, 2), 2), (Access{Access::Uniform, 0, 1}));
   EXPECT_EQ(kind(d, 1), (Access{Access::Contiguous, 1, 1}));
   EXPECT_EQ(kind(r, 1).kind, Access::Uniform);
+  EXPECT_EQ(kind(c.mul(d, 4096), 1), (Access{Access::Strided, 4096, 1}));
+  EXPECT_EQ(kind(c.floordiv(d, 2), 1).kind, Access::Gather);
 }
 
 TEST(Access, LanesAgreeOnHalves) {
@@ -677,6 +685,11 @@ TEST(Access, Collapse) {
     Collapsed k = collapseDims(c, {0, 1, 2, 3}, {x, c.dim(3)});
     EXPECT_EQ(k.shape, (Shape{24, 10}));
     EXPECT_EQ(k.replacements.size(), 3u);
+  }
+  { // inside an atom too a merge must not cost a mod
+    Context c({8, 10});
+    EXPECT_EQ(collapseDims(c, {0, 1}, {c.floordiv(c.dim(1), 3)}).shape, (Shape{8, 10}));
+    EXPECT_EQ(collapseDims(c, {0, 1}, {c.floordiv(c.dim(0), 3)}).shape, (Shape{80})); // at d floordiv 30: no dearer
   }
   { // a view inside: (10*d0 + d1) floordiv 4 follows the merge
     Context c({8, 10});
