@@ -1,8 +1,8 @@
 // Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The builder keeps nodes with operands by number; names are given when the spec is made, so that a name chosen here never
-// takes one that the user gives later.
+// The builder keeps nodes with operands by number; names are given when the spec is made, so that a name chosen here
+// never takes one that the user gives later.
 #include "frontend/api/Builder.h"
 
 #include "frontend/json/Utf8.h"
@@ -92,7 +92,8 @@ struct GraphBuilderState {
     if (t.name == name)
       return;
     if (!t.name.empty())
-      return wrong(pointer, "the tensor is already called '" + t.name + "'; it cannot be called '" + name + "' as well");
+      return wrong(pointer,
+                   "the tensor is already called '" + t.name + "'; it cannot be called '" + name + "' as well");
     t.name = std::move(name);
   }
 
@@ -346,7 +347,9 @@ TensorHandle GraphBuilder::clamp(Arg x, const ClampOptions &o) {
 }
 TensorHandle GraphBuilder::where(Arg condition, Arg a, Arg b) { return one("where", {condition, a, b}); }
 
-TensorHandle GraphBuilder::reshape(Arg x, Shape shape) { return one("reshape", {x}, {{"shape", std::move(shape.dims)}}); }
+TensorHandle GraphBuilder::reshape(Arg x, Shape shape) {
+  return one("reshape", {x}, {{"shape", std::move(shape.dims)}});
+}
 TensorHandle GraphBuilder::expand(Arg x, Shape shape) { return one("expand", {x}, {{"shape", std::move(shape.dims)}}); }
 TensorHandle GraphBuilder::permute(Arg x, const std::vector<int64_t> &dims) {
   return one("permute", {x}, {{"dims", list(dims)}});

@@ -1,8 +1,8 @@
 // Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Graphs from C++. A GraphBuilder collects what a graph file would say, one method an op of the format; `build` checks it
-// all at once, by the same rules and with the same messages and places as for a file.
+// Graphs from C++. A GraphBuilder collects what a graph file would say, one method an op of the format; `build` checks
+// it all at once, by the same rules and with the same messages and places as for a file.
 //
 //   rl::GraphBuilder g("ffn");
 //   auto x = g.input("x", rl::DType::BF16, {512, 4096});
@@ -29,8 +29,8 @@ class Arg;
 class GraphBuilder;
 struct GraphBuilderState;
 
-/// A tensor of a graph that is being built: two words, copied freely, valid as long as its builder lives. An empty handle
-/// stands for an operand that is not there.
+/// A tensor of a graph that is being built: two words, copied freely, valid as long as its builder lives. An empty
+/// handle stands for an operand that is not there.
 class TensorHandle {
 public:
   TensorHandle() = default;
@@ -159,7 +159,7 @@ struct QuantizeOptions {
   std::vector<int64_t> block = {};  ///< Granularity::Block
   DType scaleDtype = DType::F32;
   std::string scheme = "symmetric"; ///< "symmetric" | "asymmetric"
-  TensorHandle scale = {};               ///< empty: dynamic
+  TensorHandle scale = {};          ///< empty: dynamic
 };
 struct DequantizeOptions {
   DType dtype = DType::F32;
@@ -217,22 +217,62 @@ public:
 
 #define RL_UNARY(method, op)                                                                                           \
   TensorHandle method(Arg x) { return one(op, {x}); }
-  RL_UNARY(abs, "abs") RL_UNARY(neg, "neg") RL_UNARY(sign, "sign") RL_UNARY(exp, "exp") RL_UNARY(exp2, "exp2")
-  RL_UNARY(expm1, "expm1") RL_UNARY(log, "log") RL_UNARY(log2, "log2") RL_UNARY(log1p, "log1p") RL_UNARY(sqrt, "sqrt")
-  RL_UNARY(rsqrt, "rsqrt") RL_UNARY(reciprocal, "reciprocal") RL_UNARY(square, "square") RL_UNARY(sin, "sin")
-  RL_UNARY(cos, "cos") RL_UNARY(tanh, "tanh") RL_UNARY(sigmoid, "sigmoid") RL_UNARY(erf, "erf") RL_UNARY(relu, "relu")
-  RL_UNARY(silu, "silu") RL_UNARY(softplus, "softplus") RL_UNARY(floor, "floor") RL_UNARY(ceil, "ceil")
-  RL_UNARY(round, "round") RL_UNARY(trunc, "trunc") RL_UNARY(isNan, "isnan") RL_UNARY(isInf, "isinf")
-  RL_UNARY(isFinite, "isfinite") RL_UNARY(logicalNot, "logical_not") RL_UNARY(bitwiseNot, "bitwise_not")
+  RL_UNARY(abs, "abs");
+  RL_UNARY(neg, "neg");
+  RL_UNARY(sign, "sign");
+  RL_UNARY(exp, "exp");
+  RL_UNARY(exp2, "exp2");
+  RL_UNARY(expm1, "expm1");
+  RL_UNARY(log, "log");
+  RL_UNARY(log2, "log2");
+  RL_UNARY(log1p, "log1p");
+  RL_UNARY(sqrt, "sqrt");
+  RL_UNARY(rsqrt, "rsqrt");
+  RL_UNARY(reciprocal, "reciprocal");
+  RL_UNARY(square, "square");
+  RL_UNARY(sin, "sin");
+  RL_UNARY(cos, "cos");
+  RL_UNARY(tanh, "tanh");
+  RL_UNARY(sigmoid, "sigmoid");
+  RL_UNARY(erf, "erf");
+  RL_UNARY(relu, "relu");
+  RL_UNARY(silu, "silu");
+  RL_UNARY(softplus, "softplus");
+  RL_UNARY(floor, "floor");
+  RL_UNARY(ceil, "ceil");
+  RL_UNARY(round, "round");
+  RL_UNARY(trunc, "trunc");
+  RL_UNARY(isNan, "isnan");
+  RL_UNARY(isInf, "isinf");
+  RL_UNARY(isFinite, "isfinite");
+  RL_UNARY(logicalNot, "logical_not");
+  RL_UNARY(bitwiseNot, "bitwise_not");
 #undef RL_UNARY
 #define RL_BINARY(method, op)                                                                                          \
   TensorHandle method(Arg a, Arg b) { return one(op, {a, b}); }
-  RL_BINARY(add, "add") RL_BINARY(sub, "sub") RL_BINARY(mul, "mul") RL_BINARY(div, "div")
-  RL_BINARY(floorDivide, "floor_divide") RL_BINARY(fmod, "fmod") RL_BINARY(remainder, "remainder") RL_BINARY(pow, "pow")
-  RL_BINARY(atan2, "atan2") RL_BINARY(maximum, "maximum") RL_BINARY(minimum, "minimum") RL_BINARY(eq, "eq")
-  RL_BINARY(ne, "ne") RL_BINARY(lt, "lt") RL_BINARY(le, "le") RL_BINARY(gt, "gt") RL_BINARY(ge, "ge")
-  RL_BINARY(logicalAnd, "logical_and") RL_BINARY(logicalOr, "logical_or") RL_BINARY(logicalXor, "logical_xor")
-  RL_BINARY(bitwiseAnd, "bitwise_and") RL_BINARY(bitwiseOr, "bitwise_or") RL_BINARY(bitwiseXor, "bitwise_xor")
+  RL_BINARY(add, "add");
+  RL_BINARY(sub, "sub");
+  RL_BINARY(mul, "mul");
+  RL_BINARY(div, "div");
+  RL_BINARY(floorDivide, "floor_divide");
+  RL_BINARY(fmod, "fmod");
+  RL_BINARY(remainder, "remainder");
+  RL_BINARY(pow, "pow");
+  RL_BINARY(atan2, "atan2");
+  RL_BINARY(maximum, "maximum");
+  RL_BINARY(minimum, "minimum");
+  RL_BINARY(eq, "eq");
+  RL_BINARY(ne, "ne");
+  RL_BINARY(lt, "lt");
+  RL_BINARY(le, "le");
+  RL_BINARY(gt, "gt");
+  RL_BINARY(ge, "ge");
+  RL_BINARY(logicalAnd, "logical_and");
+  RL_BINARY(logicalOr, "logical_or");
+  RL_BINARY(logicalXor, "logical_xor");
+  RL_BINARY(bitwiseAnd, "bitwise_and");
+  RL_BINARY(bitwiseOr, "bitwise_or");
+  RL_BINARY(bitwiseXor, "bitwise_xor");
 #undef RL_BINARY
   TensorHandle gelu(Arg x, const GeluOptions & = {});
   TensorHandle cast(Arg x, DType, const CastOptions & = {});

@@ -129,7 +129,8 @@ public:
   JsonDocument doc;
   std::optional<Error> syntaxError;     ///< the text is not JSON
   std::optional<Error> structuralError; ///< the first of the other errors
-  size_t nonFiniteAt = std::string_view::npos, nonFiniteLength = 0; ///< the token that ended the parse, if it was a number
+  size_t nonFiniteAt = std::string_view::npos,
+         nonFiniteLength = 0; ///< the token that ended the parse, if it was a number
 
   bool null() { return add(Kind::Null, 0); }
   bool boolean(bool value) { return add(Kind::Bool, value); }

@@ -1,9 +1,10 @@
 // Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// JSON text as a flat list of items, for the graph reader. nlohmann's document type would keep the last of two equal keys,
-// sort members by name and lose the place of an error; this one keeps the order, refuses what a graph file may not hold
-// (duplicate keys, deep nesting, integers beyond 64 bits, numbers that are not finite) and knows each item's JSON pointer.
+// JSON text as a flat list of items, for the graph reader. nlohmann's document type would keep the last of two equal
+// keys, sort members by name and lose the place of an error; this one keeps the order, refuses what a graph file may
+// not hold (duplicate keys, deep nesting, integers beyond 64 bits, numbers that are not finite) and knows each item's
+// JSON pointer.
 #pragma once
 
 #include "runtime/base/Result.h"
@@ -38,13 +39,15 @@ public:
 
   /// `for (Index c = first(i); c < end(i); c = next(c))` visits the children of a container.
   Index first(Index i) const { return i + 1; }
-  Index end(Index i) const { return items[i].i < 0 ? static_cast<Index>(items.size()) : static_cast<Index>(items[i].i); }
+  Index end(Index i) const {
+    return items[i].i < 0 ? static_cast<Index>(items.size()) : static_cast<Index>(items[i].i);
+  }
   Index next(Index i) const { return isContainer(i) ? end(i) : i + 1; }
 
   /// The JSON pointer (RFC 6901) of an item; a key has the pointer of its value.
   std::string pointer(Index) const;
-  /// What a message about this pointer begins with, as the resolver's do: "node NAME (op): " for a pointer into a node whose
-  /// first output's name can be read, else empty.
+  /// What a message about this pointer begins with, as the resolver's do: "node NAME (op): " for a pointer into a node
+  /// whose first output's name can be read, else empty.
   std::string nodeLabel(std::string_view pointer) const;
 
 private:

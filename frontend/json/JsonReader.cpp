@@ -1,9 +1,9 @@
 // Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Graph files: JSON to GraphSpec. What is checked here is what a GraphSpec cannot express: keys, JSON types, the spelling of
-// element types. What a graph means (names, arity, attributes of an op, shapes) is checked by `checkSpec`, so that the C++
-// builder gets the same checks; graph.schema.json describes both together.
+// Graph files: JSON to GraphSpec. What is checked here is what a GraphSpec cannot express: keys, JSON types, the
+// spelling of element types. What a graph means (names, arity, attributes of an op, shapes) is checked by `checkSpec`,
+// so that the C++ builder gets the same checks; graph.schema.json describes both together.
 #include "frontend/json/JsonReader.h"
 
 #include "frontend/json/JsonDocument.h"
@@ -18,9 +18,13 @@ using Kind = JsonDocument::Kind;
 using Index = JsonDocument::Index;
 constexpr Index kAbsent = UINT32_MAX;
 
-/// No list of numbers in a graph is longer than a shape, whose rank the resolver limits. This bounds the memory of a list
-/// that will be refused in any case.
+/// No list of numbers in a graph is longer than a shape, whose rank the resolver limits. This bounds the memory of a
+/// list that will be refused in any case.
 constexpr uint32_t kMaxListLength = 1024;
+
+/// Bound of a spec's memory, in bytes counted roughly. Two bytes of text can become an operand of 64 ("0,"), so that
+/// the limit of the text alone would allow a spec of many GB; a graph of real nodes stays far below.
+constexpr size_t kMaxSpecBytes = size_t{2} << 30;
 
 const char *kindName(Kind kind) {
   switch (kind) {
@@ -48,14 +52,17 @@ public:
     else if (doc.kind(version) != Kind::Int || doc.integer(version) != 1)
       return fail(version, "the format version must be the integer 1");
     std::array<Index, 10> at;
-    RL_TRY(fields(0, "a graph file", {"ridgeline", "name", "inputs", "parameters", "nodes", "outputs", "dims", "numerics",
-                                      "precision", "gradient"}, 0b110110, at));
+    RL_TRY(fields(
+        0, "a graph file",
+        {"ridgeline", "name", "inputs", "parameters", "nodes", "outputs", "dims", "numerics", "precision", "gradient"},
+        0b110110, at));
     auto [version, name, inputs, parameters, nodes, outputs, dims, numerics, precision, gradient] = at;
     RL_TRY(text(name, "name", spec.name));
     RL_TRY(tensors(inputs, "inputs", spec.inputs));
     if (parameters != kAbsent)
       RL_TRY(tensors(parameters, "parameters", spec.parameters));
     RL_TRY(expect(nodes, Kind::Array, "nodes", "a list"));
+    RL_TRY(charge(nodes, doc.size(nodes), sizeof(NodeSpec)));
     spec.nodes.reserve(doc.size(nodes));
     for (Index c = doc.first(nodes); c < doc.end(nodes); c = doc.next(c))
       RL_TRY(node(c));
@@ -79,6 +86,15 @@ public:
 private:
   const JsonDocument &doc;
   GraphSpec spec;
+  size_t specBytes = 0;
+
+  /// Counts what is about to be added to the spec for item i.
+  Status charge(Index i, size_t count, size_t bytesEach) {
+    specBytes += count * bytesEach;
+    if (specBytes > kMaxSpecBytes)
+      return fail(i, "the graph is too large");
+    return {};
+  }
 
   Error at(std::string pointer, std::string message) {
     std::string label = doc.nodeLabel(pointer);
@@ -98,8 +114,8 @@ private:
     return kAbsent;
   }
 
-  /// Sorts an object's members into `out` by name; refuses a key that is not among `names` and the absence of those whose
-  /// bit is set in `required` (bit 0: the first name).
+  /// Sorts an object's members into `out` by name; refuses a key that is not among `names` and the absence of those
+  /// whose bit is set in `required` (bit 0: the first name).
   template <size_t N>
   Status fields(Index object, const std::string &what, const char *const (&names)[N], unsigned required,
                 std::array<Index, N> &out) {
@@ -130,6 +146,7 @@ private:
   }
   Status texts(Index i, const std::string &what, std::vector<std::string> &out) {
     RL_TRY(expect(i, Kind::Array, what, "a list of names"));
+    RL_TRY(charge(i, doc.size(i), sizeof(std::string)));
     out.reserve(doc.size(i));
     for (Index c = doc.first(i); c < doc.end(i); c = doc.next(c))
       RL_TRY(text(c, "each of " + what, out.emplace_back()));
@@ -162,6 +179,7 @@ private:
     RL_TRY(expect(i, Kind::Array, what, "a list of integers or names of dims"));
     if (doc.size(i) > kMaxListLength)
       return fail(i, what + " has " + std::to_string(doc.size(i)) + " entries; the greatest rank is 8");
+    RL_TRY(charge(i, doc.size(i), sizeof(Dim)));
     out.reserve(doc.size(i));
     for (Index c = doc.first(i); c < doc.end(i); c = doc.next(c)) {
       if (doc.kind(c) == Kind::Int)
@@ -171,7 +189,8 @@ private:
       else if (doc.kind(c) == Kind::String)
         return fail(c, "an empty name");
       else
-        return fail(c, "each entry of " + what + " must be an integer or the name of a dim, not " + kindName(doc.kind(c)));
+        return fail(c,
+                    "each entry of " + what + " must be an integer or the name of a dim, not " + kindName(doc.kind(c)));
     }
     return {};
   }
@@ -185,6 +204,7 @@ private:
 
   Status tensors(Index i, const char *what, std::vector<TensorSpec> &out) {
     RL_TRY(expect(i, Kind::Object, what, "an object of tensors"));
+    RL_TRY(charge(i, doc.size(i), sizeof(TensorSpec)));
     out.reserve(doc.size(i));
     for (Index c = doc.first(i); c < doc.end(i); c = doc.next(c + 1)) {
       TensorSpec &tensor = out.emplace_back();
@@ -204,6 +224,7 @@ private:
     auto [op, inputs, outputs, attrs, precision, source] = at;
     RL_TRY(text(op, "op", node.op));
     RL_TRY(expect(inputs, Kind::Array, "inputs", "a list"));
+    RL_TRY(charge(inputs, doc.size(inputs), sizeof(OperandSpec)));
     node.inputs.reserve(doc.size(inputs));
     for (Index c = doc.first(inputs); c < doc.end(inputs); c = doc.next(c)) {
       OperandSpec &operand = node.inputs.emplace_back();
@@ -214,11 +235,13 @@ private:
       else if (doc.kind(c) == Kind::Bool || doc.isNumber(c))
         operand.literal = scalar(c);
       else
-        return fail(c, std::string("an input must be a tensor's name, a number or a boolean, not ") + kindName(doc.kind(c)));
+        return fail(c, std::string("an input must be a tensor's name, a number or a boolean, not ") +
+                           kindName(doc.kind(c)));
     }
     RL_TRY(texts(outputs, "outputs", node.outputs));
     if (attrs != kAbsent) {
       RL_TRY(expect(attrs, Kind::Object, "attrs", "an object"));
+      RL_TRY(charge(attrs, doc.size(attrs), 2 * sizeof(std::pair<std::string, AttrValue>)));
       for (Index c = doc.first(attrs); c < doc.end(attrs); c = doc.next(c + 1))
         RL_TRY(attribute(c, node.attrs[std::string(doc.string(c))]));
     }
@@ -253,6 +276,7 @@ private:
 
   Status symbolicDims(Index i) {
     RL_TRY(expect(i, Kind::Object, "dims", "an object"));
+    RL_TRY(charge(i, doc.size(i), sizeof(DimSpec)));
     spec.dims.reserve(doc.size(i));
     for (Index c = doc.first(i); c < doc.end(i); c = doc.next(c + 1)) {
       DimSpec &dim = spec.dims.emplace_back();
@@ -276,6 +300,7 @@ private:
       RL_TRY(number(at[1], "tolerance", spec.precision.tolerance));
     if (at[2] != kAbsent) {
       RL_TRY(expect(at[2], Kind::Object, "pin", "an object"));
+      RL_TRY(charge(at[2], doc.size(at[2]), 2 * sizeof(std::pair<std::string, DType>)));
       for (Index c = doc.first(at[2]); c < doc.end(at[2]); c = doc.next(c + 1))
         RL_TRY(dtype(c + 1, "a pinned type", spec.precision.pin[std::string(doc.string(c))]));
     }

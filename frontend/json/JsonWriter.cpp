@@ -95,9 +95,9 @@ std::string tensors(const std::vector<TensorSpec> &values) {
 }
 
 std::string node(const NodeSpec &n) {
-  std::string out = "{\"op\": " + str(n.op) + ", \"inputs\": " + list(n.inputs, [](const OperandSpec &o) {
-    return o.literal ? scalar(*o.literal) : str(o.name);
-  }) + ", \"outputs\": " + names(n.outputs);
+  std::string out = "{\"op\": " + str(n.op) + ", \"inputs\": " +
+                    list(n.inputs, [](const OperandSpec &o) { return o.literal ? scalar(*o.literal) : str(o.name); }) +
+                    ", \"outputs\": " + names(n.outputs);
   if (!n.attrs.empty()) {
     std::string attrs;
     for (const auto &[name, value] : n.attrs)
@@ -147,8 +147,8 @@ std::string printGraph(const GraphSpec &spec) {
   out += ",\n  \"outputs\": " + names(spec.outputs);
   if (!spec.dims.empty())
     out += ",\n  \"dims\": " + block(spec.dims, '{', '}', [](const DimSpec &d) {
-      return str(d.name) + ": {\"min\": " + std::to_string(d.min) + ", \"max\": " + std::to_string(d.max) + "}";
-    });
+             return str(d.name) + ": {\"min\": " + std::to_string(d.min) + ", \"max\": " + std::to_string(d.max) + "}";
+           });
   if (spec.strict)
     out += ",\n  \"numerics\": \"strict\"";
   if (spec.precision != PrecisionPolicy{})

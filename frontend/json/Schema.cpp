@@ -1,8 +1,8 @@
 // Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The JSON Schema of graph files, made from the op table. graph.schema.json is this text; SchemaTest holds the two together,
-// and holds the schema to the reader.
+// The JSON Schema of graph files, made from the op table. graph.schema.json is this text; SchemaTest holds the two
+// together, and holds the schema to the reader.
 #include "frontend/json/JsonReader.h"
 
 #include <nlohmann/json.hpp>
@@ -33,8 +33,9 @@ Json dtypeNames(const char *choices) {
   std::vector<std::string> names;
   auto add = [&](std::string name) {
     auto type = parseDType(name);
-    bool among = !choices || (type && ("|" + std::string(choices) + "|").find("|" + std::string(dtypeName(*type)) + "|") !=
-                                          std::string::npos);
+    bool among =
+        !choices || (type && ("|" + std::string(choices) + "|").find("|" + std::string(dtypeName(*type)) + "|") !=
+                                 std::string::npos);
     if (type && among && std::find(names.begin(), names.end(), name) == names.end())
       names.push_back(std::move(name));
   };
@@ -129,26 +130,29 @@ Json node() {
 
 std::string graphSchema() {
   Json extent = {{"type", "integer"}, {"minimum", 0}};
-  Json tensors = {{"type", "object"},
-                  {"propertyNames", ref("name")},
-                  {"additionalProperties", object({{"dtype", ref("dtype")}, {"shape", ref("shape")}}, {"dtype", "shape"})}};
+  Json tensors = {
+      {"type", "object"},
+      {"propertyNames", ref("name")},
+      {"additionalProperties", object({{"dtype", ref("dtype")}, {"shape", ref("shape")}}, {"dtype", "shape"})}};
   Json dim = object({{"min", extent}, {"max", extent}}, Json::array(), "min is 1 and max 2147483647 unless given.");
   Json precision = object({{"mode", words("keep|bf16|f16|fp8|int8|auto")},
                            {"tolerance", {{"type", "number"}, {"exclusiveMinimum", 0}}},
                            {"pin", {{"type", "object"}, {"additionalProperties", ref("pin")}}}},
                           Json::array());
   Json names = {{"type", "array"}, {"items", ref("name")}, {"minItems", 1}};
-  Json of = object({{"of", {{"type", "object"}, {"minProperties", 1}, {"additionalProperties", ref("name")}}}, {"wrt", names}},
-                   {"of", "wrt"});
+  Json of = object(
+      {{"of", {{"type", "object"}, {"minProperties", 1}, {"additionalProperties", ref("name")}}}, {"wrt", names}},
+      {"of", "wrt"});
   Json loss = object({{"loss", ref("name")}, {"loss_scale", {{"type", "number"}}}, {"wrt", names}}, {"loss", "wrt"});
 
   Json schema = {
       {"$schema", "https://json-schema.org/draft/2020-12/schema"},
       {"$id", "urn:ridgeline:graph:1"},
       {"title", "Ridgeline graph file, format version 1"},
-      {"$comment", "Made from the op table. Beyond what a schema can say, the reader refuses duplicate keys, nesting deeper "
-                   "than 32 levels, integers beyond 64 bits, and an integer written with a fraction or an exponent (1.0). "
-                   "Names, shapes and types are checked against each other after that."}};
+      {"$comment",
+       "Made from the op table. Beyond what a schema can say, the reader refuses duplicate keys, nesting deeper "
+       "than 32 levels, integers beyond 64 bits, and an integer written with a fraction or an exponent (1.0). "
+       "Names, shapes and types are checked against each other after that."}};
   Json top = object({{"ridgeline", {{"type", "integer"}, {"const", 1}}},
                      {"name", ref("identifier")},
                      {"inputs", ref("tensors")},

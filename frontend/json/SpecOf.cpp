@@ -47,44 +47,75 @@ int64_t sliceEnd(const Attrs &a, int64_t extent) {
 /// An attribute as the format writes it; nullopt: it is optional and not there.
 std::optional<AttrValue> attribute(std::string_view name, const Graph &graph, const Node &node) {
   const Attrs &a = node.attrs;
-  auto optionalScalar = [](const std::optional<Scalar> &s) {
-    return s ? std::optional<AttrValue>(*s) : std::nullopt;
-  };
-  if (name == "approximate") return text(a.tanhApproximation ? "tanh" : "none");
-  if (name == "dtype" || name == "out_dtype") return type(a.dtype);
-  if (name == "saturate") return boolean(a.saturate);
-  if (name == "min") return optionalScalar(a.min);
-  if (name == "max") return optionalScalar(a.max);
-  if (name == "shape") return dimList(a.shape);
-  if (name == "dims") return dimList(a.dims);
-  if (name == "keepdim") return boolean(a.keepdim);
-  if (name == "dim") return integer(a.dim);
-  if (name == "start") return integer(a.start);
+  auto optionalScalar = [](const std::optional<Scalar> &s) { return s ? std::optional<AttrValue>(*s) : std::nullopt; };
+  if (name == "approximate")
+    return text(a.tanhApproximation ? "tanh" : "none");
+  if (name == "dtype" || name == "out_dtype")
+    return type(a.dtype);
+  if (name == "saturate")
+    return boolean(a.saturate);
+  if (name == "min")
+    return optionalScalar(a.min);
+  if (name == "max")
+    return optionalScalar(a.max);
+  if (name == "shape")
+    return dimList(a.shape);
+  if (name == "dims")
+    return dimList(a.dims);
+  if (name == "keepdim")
+    return boolean(a.keepdim);
+  if (name == "dim")
+    return integer(a.dim);
+  if (name == "start")
+    return integer(a.start);
   if (name == "end")
     return integer(sliceEnd(a, graph.type(node.inputs[0].value).shape[static_cast<size_t>(a.dim)]));
-  if (name == "step") return integer(a.step);
-  if (name == "low") return dimList(a.low);
-  if (name == "high") return dimList(a.high);
-  if (name == "value") return a.value;
-  if (name == "correction") return number(a.correction);
-  if (name == "eps") return number(a.eps);
-  if (name == "transpose_a") return boolean(a.transposeA);
-  if (name == "transpose_b") return boolean(a.transposeB);
-  if (name == "causal") return boolean(a.causal);
-  if (name == "scale") return a.scale ? std::optional(number(*a.scale)) : std::nullopt;
-  if (name == "ignore_index") return integer(a.ignoreIndex);
-  if (name == "granularity") return granularity(a.granularity);
-  if (name == "granularity_a") return granularity(a.granularityA);
-  if (name == "granularity_b") return granularity(a.granularityB);
-  if (name == "axis") return axisIf(a.granularity, a.axis);
-  if (name == "axis_a") return axisIf(a.granularityA, a.axisA);
-  if (name == "axis_b") return axisIf(a.granularityB, a.axisB);
-  if (name == "block") return blockIf(a.granularity, a.block);
-  if (name == "block_a") return blockIf(a.granularityA, a.blockA);
-  if (name == "block_b") return blockIf(a.granularityB, a.blockB);
-  if (name == "scale_dtype") return type(a.scaleDtype);
-  if (name == "scheme") return text(a.asymmetric ? "asymmetric" : "symmetric");
-  if (name == "fast_accumulate") return boolean(a.fastAccumulate);
+  if (name == "step")
+    return integer(a.step);
+  if (name == "low")
+    return dimList(a.low);
+  if (name == "high")
+    return dimList(a.high);
+  if (name == "value")
+    return a.value;
+  if (name == "correction")
+    return number(a.correction);
+  if (name == "eps")
+    return number(a.eps);
+  if (name == "transpose_a")
+    return boolean(a.transposeA);
+  if (name == "transpose_b")
+    return boolean(a.transposeB);
+  if (name == "causal")
+    return boolean(a.causal);
+  if (name == "scale")
+    return a.scale ? std::optional(number(*a.scale)) : std::nullopt;
+  if (name == "ignore_index")
+    return integer(a.ignoreIndex);
+  if (name == "granularity")
+    return granularity(a.granularity);
+  if (name == "granularity_a")
+    return granularity(a.granularityA);
+  if (name == "granularity_b")
+    return granularity(a.granularityB);
+  if (name == "axis")
+    return axisIf(a.granularity, a.axis);
+  if (name == "axis_a")
+    return axisIf(a.granularityA, a.axisA);
+  if (name == "axis_b")
+    return axisIf(a.granularityB, a.axisB);
+  if (name == "block")
+    return blockIf(a.granularity, a.block);
+  if (name == "block_a")
+    return blockIf(a.granularityA, a.blockA);
+  if (name == "block_b")
+    return blockIf(a.granularityB, a.blockB);
+  if (name == "scale_dtype")
+    return type(a.scaleDtype);
+  if (name == "scheme")
+    return text(a.asymmetric ? "asymmetric" : "symmetric");
+  if (name == "fast_accumulate")
+    return boolean(a.fastAccumulate);
   return std::nullopt;
 }
 

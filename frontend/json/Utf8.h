@@ -9,8 +9,8 @@
 
 namespace rl {
 
-/// The length of the well-formed sequence at the start of `s`, 0 if there is none (Unicode 15, table 3-7: no overlong forms,
-/// no surrogates, nothing beyond U+10FFFF).
+/// The length of the well-formed sequence at the start of `s`, 0 if there is none (Unicode 15, table 3-7: no overlong
+/// forms, no surrogates, nothing beyond U+10FFFF).
 inline size_t utf8Length(std::string_view s) {
   auto byte = [&](size_t i) { return static_cast<unsigned char>(s[i]); };
   auto tail = [&](size_t i) { return i < s.size() && (byte(i) & 0xC0) == 0x80; };

@@ -1,8 +1,8 @@
 // Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Any bytes through the reader; what it accepts through the checks, the writer and back. Beyond not crashing: a printed graph
-// reads back as itself and is judged alike, and a resolved graph written out resolves to itself.
+// Any bytes through the reader; what it accepts through the checks, the writer and back. Beyond not crashing: a printed
+// graph reads back as itself and is judged alike, and a resolved graph written out resolves to itself.
 #include "frontend/json/JsonReader.h"
 
 #include <nlohmann/json.hpp>
@@ -49,7 +49,8 @@ extern "C" size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max
     }
   };
   Json &target = *values[below(values.size())];
-  static const Json numbers[] = {0, 1, -1, 2, 3, 8, 9, -8, 127, 256, INT32_MAX, INT64_MAX, INT64_MIN, 0.5, 1.0, -0.0, 1e30, 1e-300, 1e308};
+  static const Json numbers[] = {0,         1,         -1,        2,   3,   8,    9,    -8,     127,  256,
+                                 INT32_MAX, INT64_MAX, INT64_MIN, 0.5, 1.0, -0.0, 1e30, 1e-300, 1e308};
   switch (below(7)) {
   case 0: target = numbers[below(std::size(numbers))]; break;
   case 1: target = word(); break;
@@ -119,6 +120,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   if (!resolvedAgain)
     std::fprintf(stderr, "%s\n", resolvedAgain.error().str().c_str());
   require(resolvedAgain.ok(), "a resolved graph, written out, does not resolve");
-  require(printGraph(specOf(*resolvedAgain)) == printGraph(written), "a resolved graph, written out, resolves to another");
+  require(printGraph(specOf(*resolvedAgain)) == printGraph(written),
+          "a resolved graph, written out, resolves to another");
   return 0;
 }

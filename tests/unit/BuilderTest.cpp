@@ -38,7 +38,8 @@ TEST(Builder, TheExampleOfTheHeader) {
   auto b = g.parameter("b", DType::BF16, {11008});
   auto y = g.gelu(g.linear(x, w, b), {.approximate = "tanh"}) * 0.5;
   g.output(y, "y");
-  EXPECT_EQ(built(g), canonical(R"({"ridgeline": 1, "name": "ffn", "inputs": {"x": {"dtype": "bf16", "shape": [512, 4096]}},
+  EXPECT_EQ(built(g),
+            canonical(R"({"ridgeline": 1, "name": "ffn", "inputs": {"x": {"dtype": "bf16", "shape": [512, 4096]}},
     "parameters": {"w": {"dtype": "bf16", "shape": [11008, 4096]}, "b": {"dtype": "bf16", "shape": [11008]}},
     "nodes": [{"op": "linear", "inputs": ["x", "w", "b"], "outputs": ["linear"]},
               {"op": "gelu", "inputs": ["linear"], "outputs": ["gelu"], "attrs": {"approximate": "tanh"}},
@@ -53,7 +54,8 @@ TEST(Builder, OperatorsAndLiterals) {
   t = -(1 - t) / 2u + t;
   t = 0.25 * t;
   g.output(t);
-  EXPECT_EQ(built(g), canonical(R"({"ridgeline": 1, "name": "g", "inputs": {"x": {"dtype": "f32", "shape": [4]}}, "nodes": [
+  EXPECT_EQ(built(g),
+            canonical(R"({"ridgeline": 1, "name": "g", "inputs": {"x": {"dtype": "f32", "shape": [4]}}, "nodes": [
     {"op": "add", "inputs": ["x", 1], "outputs": ["add"]},
     {"op": "mul", "inputs": ["add", 2.5], "outputs": ["mul"]},
     {"op": "div", "inputs": [true, "x"], "outputs": ["div"]},
@@ -87,7 +89,9 @@ TEST(Builder, SymbolicDims) {
   auto r = g.reshape(x, {batch, -1});
   auto f = g.full({batch, 128}, 2, DType::F16);
   g.output(r + f, "y");
-  EXPECT_EQ(built(g), canonical(R"({"ridgeline": 1, "name": "g", "inputs": {"x": {"dtype": "f16", "shape": ["B", 8, 16]}}, "nodes": [
+  EXPECT_EQ(
+      built(g),
+      canonical(R"({"ridgeline": 1, "name": "g", "inputs": {"x": {"dtype": "f16", "shape": ["B", 8, 16]}}, "nodes": [
     {"op": "reshape", "inputs": ["x"], "outputs": ["reshape"], "attrs": {"shape": ["B", -1]}},
     {"op": "full", "inputs": [], "outputs": ["full"], "attrs": {"shape": ["B", 128], "value": 2, "dtype": "f16"}},
     {"op": "add", "inputs": ["reshape", "full"], "outputs": ["y"]}], "outputs": ["y"], "dims": {"B": {"min": 1, "max": 65536}}})"));
@@ -104,7 +108,10 @@ TEST(Builder, WholeGraphSettings) {
   g.strict();
   g.precision({.mode = "auto", .tolerance = 0.1, .pin = {{"x", DType::F16}}});
   g.gradientOf({{z, dy}}, {x});
-  EXPECT_EQ(built(g), canonical(R"({"ridgeline": 1, "name": "g", "inputs": {"x": {"dtype": "bf16", "shape": [2, 3]}, "dy": {"dtype": "bf16", "shape": [2, 3]}},
+  EXPECT_EQ(
+      built(g),
+      canonical(
+          R"({"ridgeline": 1, "name": "g", "inputs": {"x": {"dtype": "bf16", "shape": [2, 3]}, "dy": {"dtype": "bf16", "shape": [2, 3]}},
     "nodes": [{"op": "exp", "inputs": ["x"], "outputs": ["exp"], "precision": "f32", "source": "model.py:7"},
               {"op": "neg", "inputs": ["exp"], "outputs": ["z"]}], "outputs": ["z"], "numerics": "strict",
     "precision": {"mode": "auto", "tolerance": 0.1, "pin": {"x": "f16"}}, "gradient": {"of": {"z": "dy"}, "wrt": ["x"]}})"));
@@ -113,7 +120,9 @@ TEST(Builder, WholeGraphSettings) {
   auto loss = l.sum(p);
   l.output(loss, "loss");
   l.gradientOfLoss(loss, {p}, 1024);
-  EXPECT_EQ(built(l), canonical(R"({"ridgeline": 1, "name": "g", "inputs": {}, "parameters": {"p": {"dtype": "f32", "shape": [5]}},
+  EXPECT_EQ(
+      built(l),
+      canonical(R"({"ridgeline": 1, "name": "g", "inputs": {}, "parameters": {"p": {"dtype": "f32", "shape": [5]}},
     "nodes": [{"op": "sum", "inputs": ["p"], "outputs": ["loss"]}], "outputs": ["loss"],
     "gradient": {"loss": "loss", "loss_scale": 1024.0, "wrt": ["p"]}})"));
 }
@@ -126,32 +135,66 @@ TEST(Builder, EveryOpOfTheFormat) {
   auto sa = g.input("sa", DType::F32, {4}), sb = g.input("sb", DType::F32, {3, 2});
   auto mask = g.input("mask", DType::Bool, {4, 4});
   std::vector<TensorHandle> all;
-  for (auto t : {g.abs(x), g.neg(x), g.sign(x), g.exp(x), g.exp2(x), g.expm1(x), g.log(x), g.log2(x), g.log1p(x), g.sqrt(x), g.rsqrt(x),
-                 g.reciprocal(x), g.square(x), g.sin(x), g.cos(x), g.tanh(x), g.sigmoid(x), g.erf(x), g.relu(x), g.silu(x), g.softplus(x),
-                 g.floor(x), g.ceil(x), g.round(x), g.trunc(x), g.isNan(x), g.isInf(x), g.isFinite(x), g.logicalNot(x), g.bitwiseNot(k),
-                 g.gelu(x), g.cast(x, DType::F8E5M2, {.saturate = false}), g.clamp(x, {.min = -1, .max = 0.5})})
+  for (auto t : {g.abs(x),
+                 g.neg(x),
+                 g.sign(x),
+                 g.exp(x),
+                 g.exp2(x),
+                 g.expm1(x),
+                 g.log(x),
+                 g.log2(x),
+                 g.log1p(x),
+                 g.sqrt(x),
+                 g.rsqrt(x),
+                 g.reciprocal(x),
+                 g.square(x),
+                 g.sin(x),
+                 g.cos(x),
+                 g.tanh(x),
+                 g.sigmoid(x),
+                 g.erf(x),
+                 g.relu(x),
+                 g.silu(x),
+                 g.softplus(x),
+                 g.floor(x),
+                 g.ceil(x),
+                 g.round(x),
+                 g.trunc(x),
+                 g.isNan(x),
+                 g.isInf(x),
+                 g.isFinite(x),
+                 g.logicalNot(x),
+                 g.bitwiseNot(k),
+                 g.gelu(x),
+                 g.cast(x, DType::F8E5M2, {.saturate = false}),
+                 g.clamp(x, {.min = -1, .max = 0.5})})
     all.push_back(t);
-  for (auto t : {g.add(x, y), g.sub(x, 1), g.mul(2.0, y), g.div(x, y), g.floorDivide(x, y), g.fmod(x, y), g.remainder(x, y), g.pow(x, 2),
-                 g.atan2(x, y), g.maximum(x, y), g.minimum(x, y), g.eq(x, y), g.ne(x, y), g.lt(x, y), g.le(x, y), g.gt(x, y), g.ge(x, 0),
-                 g.logicalAnd(x, y), g.logicalOr(x, y), g.logicalXor(x, y), g.bitwiseAnd(k, k), g.bitwiseOr(k, 1), g.bitwiseXor(k, k),
-                 g.where(g.lt(x, y), x, 0.0)})
+  for (auto t : {g.add(x, y),         g.sub(x, 1),        g.mul(2.0, y),      g.div(x, y),
+                 g.floorDivide(x, y), g.fmod(x, y),       g.remainder(x, y),  g.pow(x, 2),
+                 g.atan2(x, y),       g.maximum(x, y),    g.minimum(x, y),    g.eq(x, y),
+                 g.ne(x, y),          g.lt(x, y),         g.le(x, y),         g.gt(x, y),
+                 g.ge(x, 0),          g.logicalAnd(x, y), g.logicalOr(x, y),  g.logicalXor(x, y),
+                 g.bitwiseAnd(k, k),  g.bitwiseOr(k, 1),  g.bitwiseXor(k, k), g.where(g.lt(x, y), x, 0.0)})
     all.push_back(t);
-  for (auto t : {g.reshape(x, {2, -1}), g.permute(x, {1, 0}), g.expand(y, {3, 6}), g.unsqueeze(x, 0), g.squeeze(g.unsqueeze(x, -1), -1),
-                 g.slice(x, {.dim = 1, .start = -1, .end = -7, .step = -2}), g.slice(x, {}), g.cat({x, x}, 0),
-                 g.pad(x, {.low = {0, 1}, .high = {2, 0}, .value = 1.5}), g.flip(x, {0, -1}), g.full({2, 3}, true, DType::Bool),
-                 g.iota({2, 3}, 1, DType::I32)})
+  for (auto t : {g.reshape(x, {2, -1}), g.permute(x, {1, 0}), g.expand(y, {3, 6}), g.unsqueeze(x, 0),
+                 g.squeeze(g.unsqueeze(x, -1), -1), g.slice(x, {.dim = 1, .start = -1, .end = -7, .step = -2}),
+                 g.slice(x, {}), g.cat({x, x}, 0), g.pad(x, {.low = {0, 1}, .high = {2, 0}, .value = 1.5}),
+                 g.flip(x, {0, -1}), g.full({2, 3}, true, DType::Bool), g.iota({2, 3}, 1, DType::I32)})
     all.push_back(t);
-  for (auto t : {g.sum(x), g.mean(x, {.dims = {0}}), g.amax(x, {.dims = {-1}, .keepdim = true}), g.amin(x), g.prod(x), g.any(x), g.all(x),
-                 g.logsumexp(x, {.dims = {0, 1}}), g.var(x, {.dims = {1}, .keepdim = true, .correction = 0}), g.argmax(x, -1),
-                 g.argmin(x, 0, true), g.softmax(x, -1), g.logSoftmax(x, 0), g.layerNorm(x), g.layerNorm(x, y),
-                 g.layerNorm(x, y, y, {.eps = 1e-3}), g.rmsNorm(x), g.rmsNorm(x, y, {.eps = 1e-5})})
+  for (auto t :
+       {g.sum(x), g.mean(x, {.dims = {0}}), g.amax(x, {.dims = {-1}, .keepdim = true}), g.amin(x), g.prod(x), g.any(x),
+        g.all(x), g.logsumexp(x, {.dims = {0, 1}}), g.var(x, {.dims = {1}, .keepdim = true, .correction = 0}),
+        g.argmax(x, -1), g.argmin(x, 0, true), g.softmax(x, -1), g.logSoftmax(x, 0), g.layerNorm(x), g.layerNorm(x, y),
+        g.layerNorm(x, y, y, {.eps = 1e-3}), g.rmsNorm(x), g.rmsNorm(x, y, {.eps = 1e-5})})
     all.push_back(t);
-  for (auto t : {g.matmul(x, x, {.transposeB = true}), g.matmul(x, x, {.transposeA = true, .outDtype = DType::BF16}), g.linear(x, x),
-                 g.linear(x, x, sa), g.embedding(x, i), g.indexSelect(x, i, 1), g.gather(x, k, 0),
-                 g.scaledDotProductAttention(x, x, x, {.causal = true}), g.scaledDotProductAttention(x, x, x, mask, {.scale = 0.125}),
-                 g.crossEntropy(x, i, {.ignoreIndex = -1})})
+  for (auto t :
+       {g.matmul(x, x, {.transposeB = true}), g.matmul(x, x, {.transposeA = true, .outDtype = DType::BF16}),
+        g.linear(x, x), g.linear(x, x, sa), g.embedding(x, i), g.indexSelect(x, i, 1), g.gather(x, k, 0),
+        g.scaledDotProductAttention(x, x, x, {.causal = true}),
+        g.scaledDotProductAttention(x, x, x, mask, {.scale = 0.125}), g.crossEntropy(x, i, {.ignoreIndex = -1})})
     all.push_back(t);
-  auto q = g.quantize(x, {.dtype = DType::F8E4M3, .granularity = Granularity::Block, .block = {2, 3}, .scaleDtype = DType::F8E8M0});
+  auto q = g.quantize(
+      x, {.dtype = DType::F8E4M3, .granularity = Granularity::Block, .block = {2, 3}, .scaleDtype = DType::F8E8M0});
   EXPECT_FALSE(q.zeroPoint);
   auto z = g.quantize(x, {.dtype = DType::I8, .granularity = Granularity::Axis, .axis = 1, .scheme = "asymmetric"});
   EXPECT_TRUE(z.zeroPoint);
@@ -160,8 +203,13 @@ TEST(Builder, EveryOpOfTheFormat) {
                  g.dequantize(q.q, q.scale, {.dtype = DType::BF16, .granularity = Granularity::Block, .block = {2, 3}}),
                  g.dequantize(z.q, z.scale, {.granularity = Granularity::Axis, .axis = -1, .zeroPoint = z.zeroPoint}),
                  g.fakeQuantize(x, {.dtype = DType::F8E5M2}),
-                 g.scaledMatmul(a8, b8, sa, sb, {.granularityA = Granularity::Token, .granularityB = Granularity::Block, .blockB = {2, 4},
-                                                 .transposeB = true, .outDtype = DType::BF16, .fastAccumulate = true})})
+                 g.scaledMatmul(a8, b8, sa, sb,
+                                {.granularityA = Granularity::Token,
+                                 .granularityB = Granularity::Block,
+                                 .blockB = {2, 4},
+                                 .transposeB = true,
+                                 .outDtype = DType::BF16,
+                                 .fastAccumulate = true})})
     all.push_back(t);
   for (TensorHandle t : all)
     g.output(t);
@@ -183,22 +231,49 @@ TEST(Builder, EveryOpOfTheFormat) {
   ASSERT_TRUE(back.ok()) << back.error().str();
   EXPECT_EQ(printGraph(*back), text);
   // Options reach the file under the format's names.
-  for (auto [op, attr] : {std::pair{"cast", "saturate"}, {"clamp", "min"}, {"clamp", "max"}, {"slice", "start"}, {"slice", "end"}, {"slice", "step"},
-                          {"pad", "low"}, {"pad", "high"}, {"pad", "value"}, {"iota", "dim"}, {"amax", "keepdim"}, {"var", "correction"},
-                          {"argmin", "keepdim"}, {"layer_norm", "eps"}, {"rms_norm", "eps"}, {"matmul", "transpose_a"},
-                          {"matmul", "transpose_b"}, {"matmul", "out_dtype"}, {"scaled_dot_product_attention", "causal"},
-                          {"scaled_dot_product_attention", "scale"}, {"cross_entropy", "ignore_index"}, {"quantize", "granularity"},
-                          {"quantize", "axis"}, {"quantize", "block"}, {"quantize", "scale_dtype"}, {"quantize", "scheme"},
-                          {"dequantize", "dtype"}, {"scaled_matmul", "granularity_a"}, {"scaled_matmul", "block_b"},
-                          {"scaled_matmul", "transpose_b"}, {"scaled_matmul", "out_dtype"}, {"scaled_matmul", "fast_accumulate"}})
+  for (auto [op, attr] : {std::pair{"cast", "saturate"},
+                          {"clamp", "min"},
+                          {"clamp", "max"},
+                          {"slice", "start"},
+                          {"slice", "end"},
+                          {"slice", "step"},
+                          {"pad", "low"},
+                          {"pad", "high"},
+                          {"pad", "value"},
+                          {"iota", "dim"},
+                          {"amax", "keepdim"},
+                          {"var", "correction"},
+                          {"argmin", "keepdim"},
+                          {"layer_norm", "eps"},
+                          {"rms_norm", "eps"},
+                          {"matmul", "transpose_a"},
+                          {"matmul", "transpose_b"},
+                          {"matmul", "out_dtype"},
+                          {"scaled_dot_product_attention", "causal"},
+                          {"scaled_dot_product_attention", "scale"},
+                          {"cross_entropy", "ignore_index"},
+                          {"quantize", "granularity"},
+                          {"quantize", "axis"},
+                          {"quantize", "block"},
+                          {"quantize", "scale_dtype"},
+                          {"quantize", "scheme"},
+                          {"dequantize", "dtype"},
+                          {"scaled_matmul", "granularity_a"},
+                          {"scaled_matmul", "block_b"},
+                          {"scaled_matmul", "transpose_b"},
+                          {"scaled_matmul", "out_dtype"},
+                          {"scaled_matmul", "fast_accumulate"}})
     EXPECT_TRUE(attrs.count({op, attr})) << op << " " << attr;
 }
 
 /// A mistake made through the builder and in a file: the same place, the same words.
 TEST(Builder, SameErrorsAsAFile) {
-  auto expectSame = [](const GraphBuilder &g, const std::string &nodes, const std::string &outputs = "[\"y\"]", const std::string &name = "g") {
-    Result<GraphSpec> file = parseGraph("{\"ridgeline\": 1, \"name\": \"" + name + R"(", "inputs": {"x": {"dtype": "f32", "shape": [2, 3]}},
-        "parameters": {"w": {"dtype": "f8e4m3", "shape": [3, 4]}}, "nodes": [)" + nodes + "], \"outputs\": " + outputs + "}");
+  auto expectSame = [](const GraphBuilder &g, const std::string &nodes, const std::string &outputs = "[\"y\"]",
+                       const std::string &name = "g") {
+    Result<GraphSpec> file =
+        parseGraph("{\"ridgeline\": 1, \"name\": \"" + name + R"(", "inputs": {"x": {"dtype": "f32", "shape": [2, 3]}},
+        "parameters": {"w": {"dtype": "f8e4m3", "shape": [3, 4]}}, "nodes": [)" +
+                   nodes + "], \"outputs\": " + outputs + "}");
     ASSERT_TRUE(file.ok()) << file.error().str();
     Result<Signature> checked = checkSpec(*file);
     ASSERT_FALSE(checked.ok());
@@ -241,7 +316,9 @@ TEST(Builder, SameErrorsAsAFile) {
     Start s;
     s.g.source("net.cpp:9");
     s.g.output(s.g.reshape(s.x, {4, -1}), "y");
-    expectSame(s.g, R"({"op": "reshape", "inputs": ["x"], "outputs": ["y"], "source": "net.cpp:9", "attrs": {"shape": [4, -1]}})");
+    expectSame(
+        s.g,
+        R"({"op": "reshape", "inputs": ["x"], "outputs": ["y"], "source": "net.cpp:9", "attrs": {"shape": [4, -1]}})");
   }
   {
     Start s;

@@ -1,8 +1,8 @@
 // Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The graph reader and writer: what is read, where each kind of mistake is reported, and that nothing is lost on the way
-// out and back.
+// The graph reader and writer: what is read, where each kind of mistake is reported, and that nothing is lost on the
+// way out and back.
 #include "frontend/json/JsonReader.h"
 
 #include <gtest/gtest.h>
@@ -43,6 +43,14 @@ void expectError(const std::string &json, const std::string &pointer, const std:
   EXPECT_EQ(spec.error().code, Code::Invalid) << json;
   EXPECT_EQ(spec.error().pointer, pointer) << json << "\n" << spec.error().message;
   EXPECT_NE(spec.error().message.find(part), std::string::npos) << spec.error().message;
+}
+
+/// As expectError, without the text in the message.
+void expectTooLarge(const std::string &json, const std::string &pointer) {
+  Result<GraphSpec> spec = parseGraph(json);
+  ASSERT_FALSE(spec.ok());
+  EXPECT_EQ(spec.error().pointer, pointer);
+  EXPECT_NE(spec.error().message.find("too large"), std::string::npos) << spec.error().message;
 }
 
 TEST(JsonReader, ReadsEverything) {
@@ -165,7 +173,8 @@ TEST(JsonReader, Keys) {
   expectError(withMore("\"a/b~c\": 1"), "/a~1b~0c", "unknown key 'a/b~c'");
   expectError(withMore("\"\": 1"), "/", "unknown key ''");
   expectError(withMore("\"Name\": \"g\""), "/Name", "unknown key");
-  expectError(Pieces{.inputs = R"({"x": {"dtype": "f32", "shape": [], "layout": 1}})"}.str(), "/inputs/x/layout", "unknown");
+  expectError(Pieces{.inputs = R"({"x": {"dtype": "f32", "shape": [], "layout": 1}})"}.str(), "/inputs/x/layout",
+              "unknown");
   expectError(withNode(R"({"op": "abs", "inputs": ["x"], "outputs": ["y"], "name": "n"})"), "/nodes/0/name",
               "node y (abs): unknown key");
   expectError(withMore(R"("dims": {"B": {"min": 1, "max": 2, "step": 3}})"), "/dims/B/step", "unknown key");
@@ -188,8 +197,9 @@ TEST(JsonReader, Keys) {
 TEST(JsonReader, DuplicateKeys) {
   expectError(R"({"ridgeline": 1, "name": "g", "name": "g"})", "/name", "duplicate key 'name'");
   expectError(R"({"ridgeline": 1, "na\u006de": "g", "name": "g"})", "/name", "duplicate key 'name'");
-  expectError(Pieces{.inputs = R"({"x": {"dtype": "f32", "shape": []}, "w": {}, "x": {"dtype": "f32", "shape": []}})"}.str(),
-              "/inputs/x", "duplicate key 'x'");
+  expectError(
+      Pieces{.inputs = R"({"x": {"dtype": "f32", "shape": []}, "w": {}, "x": {"dtype": "f32", "shape": []}})"}.str(),
+      "/inputs/x", "duplicate key 'x'");
   expectError(withNode(R"({"op": "abs", "op": "neg", "inputs": ["x"], "outputs": ["y"]})"), "/nodes/0/op",
               "node y (abs): duplicate key 'op'");
   expectError(withAttr("\"a\": 1, \"b\": 2, \"b\": 2"), "/nodes/0/attrs/b", "duplicate key 'b'");
@@ -213,7 +223,8 @@ TEST(JsonReader, Numbers) {
                              "123456789012345678901234567890123456789012345678901234567890"})
     expectError(with(number), "/nodes/0/inputs/1", "node y (add): integer out of range");
   for (const char *number : {"1e309", "-1e309", "1.5E+999999999", "NaN", "Infinity", "-Infinity", "-NaN"})
-    expectError(with(number), "/nodes/0/inputs/1", std::string("node y (add): '") + number + "' is not a finite number");
+    expectError(with(number), "/nodes/0/inputs/1",
+                std::string("node y (add): '") + number + "' is not a finite number");
   expectError("[1, [2e308,3]]", "/1/0", "'2e308' is not a finite number");
   expectError("1e999", "", "'1e999' is not a finite number");
   expectError("NaN", "", "'NaN' is not a finite number");
@@ -239,25 +250,35 @@ TEST(JsonReader, WrongTypes) {
   expectError(Pieces{.inputs = "[]"}.str(), "/inputs", "must be an object");
   expectError(Pieces{.inputs = R"({"x": "f32"})"}.str(), "/inputs/x", "must be an object");
   expectError(Pieces{.inputs = R"({"x": {"dtype": 1, "shape": []}})"}.str(), "/inputs/x/dtype", "name of a type");
-  expectError(Pieces{.inputs = R"({"x": {"dtype": "f64", "shape": []}})"}.str(), "/inputs/x/dtype", "unknown type 'f64'");
+  expectError(Pieces{.inputs = R"({"x": {"dtype": "f64", "shape": []}})"}.str(), "/inputs/x/dtype",
+              "unknown type 'f64'");
   expectError(Pieces{.inputs = R"({"x": {"dtype": "f32", "shape": 3}})"}.str(), "/inputs/x/shape", "must be a list");
-  expectError(Pieces{.inputs = R"({"x": {"dtype": "f32", "shape": [1, 2.0]}})"}.str(), "/inputs/x/shape/1", "an integer");
+  expectError(Pieces{.inputs = R"({"x": {"dtype": "f32", "shape": [1, 2.0]}})"}.str(), "/inputs/x/shape/1",
+              "an integer");
   expectError(Pieces{.inputs = R"({"x": {"dtype": "f32", "shape": [true]}})"}.str(), "/inputs/x/shape/0", "an integer");
-  expectError(Pieces{.inputs = R"({"x": {"dtype": "f32", "shape": [1, ""]}})"}.str(), "/inputs/x/shape/1", "empty name");
+  expectError(Pieces{.inputs = R"({"x": {"dtype": "f32", "shape": [1, ""]}})"}.str(), "/inputs/x/shape/1",
+              "empty name");
   expectError(withMore("\"parameters\": null"), "/parameters", "must be an object");
   expectError(Pieces{.nodes = "{}"}.str(), "/nodes", "must be a list");
   expectError(withNode("\"abs\""), "/nodes/0", "must be an object");
-  expectError(withNode(R"({"op": 1, "inputs": ["x"], "outputs": ["y"]})"), "/nodes/0/op", "node y: op must be a string");
+  expectError(withNode(R"({"op": 1, "inputs": ["x"], "outputs": ["y"]})"), "/nodes/0/op",
+              "node y: op must be a string");
   expectError(withNode(R"({"op": "abs", "inputs": "x", "outputs": ["y"]})"), "/nodes/0/inputs", "must be a list");
   expectError(withNode(R"({"op": "abs", "inputs": [null], "outputs": ["y"]})"), "/nodes/0/inputs/0", "not null");
-  expectError(withNode(R"({"op": "abs", "inputs": ["x", ["x"]], "outputs": ["y"]})"), "/nodes/0/inputs/1", "not a list");
+  expectError(withNode(R"({"op": "abs", "inputs": ["x", ["x"]], "outputs": ["y"]})"), "/nodes/0/inputs/1",
+              "not a list");
   expectError(withNode(R"({"op": "abs", "inputs": [""], "outputs": ["y"]})"), "/nodes/0/inputs/0", "empty name");
   expectError(withNode(R"({"op": "abs", "inputs": ["x"], "outputs": "y"})"), "/nodes/0/outputs", "must be a list");
-  expectError(withNode(R"({"op": "abs", "inputs": ["x"], "outputs": ["y", 1]})"), "/nodes/0/outputs/1", "must be a string");
-  expectError(withNode(R"({"op": "abs", "inputs": ["x"], "outputs": ["y"], "attrs": []})"), "/nodes/0/attrs", "an object");
-  expectError(withNode(R"({"op": "abs", "inputs": ["x"], "outputs": ["y"], "source": 12})"), "/nodes/0/source", "a string");
-  expectError(withNode(R"({"op": "abs", "inputs": ["x"], "outputs": ["y"], "precision": 16})"), "/nodes/0/precision", "a string");
-  expectError(withNode(R"({"op": "abs", "inputs": ["x"], "outputs": ["y"], "precision": ""})"), "/nodes/0/precision", "empty");
+  expectError(withNode(R"({"op": "abs", "inputs": ["x"], "outputs": ["y", 1]})"), "/nodes/0/outputs/1",
+              "must be a string");
+  expectError(withNode(R"({"op": "abs", "inputs": ["x"], "outputs": ["y"], "attrs": []})"), "/nodes/0/attrs",
+              "an object");
+  expectError(withNode(R"({"op": "abs", "inputs": ["x"], "outputs": ["y"], "source": 12})"), "/nodes/0/source",
+              "a string");
+  expectError(withNode(R"({"op": "abs", "inputs": ["x"], "outputs": ["y"], "precision": 16})"), "/nodes/0/precision",
+              "a string");
+  expectError(withNode(R"({"op": "abs", "inputs": ["x"], "outputs": ["y"], "precision": ""})"), "/nodes/0/precision",
+              "empty");
   expectError(withAttr("\"dim\": null"), "/nodes/0/attrs/dim", "not null");
   expectError(withAttr("\"dim\": {}"), "/nodes/0/attrs/dim", "not an object");
   expectError(withAttr("\"dims\": [0, 1.5]"), "/nodes/0/attrs/dims/1", "must be an integer");
@@ -280,12 +301,14 @@ TEST(JsonReader, WrongTypes) {
   expectError(withMore(R"("gradient": {"wrt": ["x"]})"), "/gradient", "'of' or 'loss'");
   expectError(withMore(R"("gradient": {"of": {"y": "x"}})"), "/gradient/wrt", "missing");
   expectError(withMore(R"("gradient": {"of": {"y": "x"}, "loss": "y", "wrt": ["x"]})"), "/gradient/loss", "both");
-  expectError(withMore(R"("gradient": {"of": {"y": "x"}, "loss_scale": 2, "wrt": ["x"]})"), "/gradient/loss_scale", "'loss'");
+  expectError(withMore(R"("gradient": {"of": {"y": "x"}, "loss_scale": 2, "wrt": ["x"]})"), "/gradient/loss_scale",
+              "'loss'");
   expectError(withMore(R"("gradient": {"of": {}, "wrt": ["x"]})"), "/gradient/of", "no output");
   expectError(withMore(R"("gradient": {"of": ["y"], "wrt": ["x"]})"), "/gradient/of", "an object");
   expectError(withMore(R"("gradient": {"of": {"y": 1}, "wrt": ["x"]})"), "/gradient/of/y", "must be a string");
   expectError(withMore(R"("gradient": {"loss": "", "wrt": ["x"]})"), "/gradient/loss", "empty name");
-  expectError(withMore(R"("gradient": {"loss": "y", "loss_scale": "2", "wrt": ["x"]})"), "/gradient/loss_scale", "a number");
+  expectError(withMore(R"("gradient": {"loss": "y", "loss_scale": "2", "wrt": ["x"]})"), "/gradient/loss_scale",
+              "a number");
   expectError(withMore(R"("gradient": {"loss": "y", "wrt": "x"})"), "/gradient/wrt", "must be a list");
 }
 
@@ -304,8 +327,19 @@ TEST(JsonReader, DepthAndSize) {
   expectError(nested(kMaxJsonDepth + 1, "{\"a\":", "}", "1"), nested(kMaxJsonDepth, "/a", "", ""), "nested deeper");
   // Far deeper than any stack.
   expectError(std::string(10'000'000, '['), nested(kMaxJsonDepth, "/0", "", ""), "nested deeper");
-  expectError(std::string(kMaxGraphBytes + 1, ' '), "", "the limit is");
+  Result<GraphSpec> large = parseGraph(std::string(kMaxGraphBytes + 1, ' '));
+  ASSERT_FALSE(large.ok());
+  EXPECT_NE(large.error().message.find("the limit is"), std::string::npos);
   expectError(withAttr("\"dims\": [" + nested(2000, "0,", "", "0") + "]"), "/nodes/0/attrs/dims", "2001 entries");
+}
+
+TEST(JsonReader, TextThatWouldBecomeManyGigabytes) {
+  // Two bytes an operand, and a spec of 64 bytes for each.
+  std::string text = R"({"ridgeline": 1, "name": "g", "inputs": {}, "outputs": ["y"],
+    "nodes": [{"op": "cat", "outputs": ["y"], "inputs": [0)";
+  for (size_t i = 0; i < (34u << 20); ++i)
+    text += ",0";
+  expectTooLarge(text + "]}]}", "/nodes/0/inputs");
 }
 
 TEST(JsonReader, ErrorsQuoteSafely) {
@@ -343,7 +377,8 @@ TEST(JsonWriter, Canonical) {
 TEST(JsonWriter, NumbersSurvive) {
   GraphSpec spec;
   spec.name = "g";
-  for (double value : {0.0, -0.0, 1.0, 0.1, 1e20, 1e-7, 5e-324, 1.7976931348623157e308, 0.7978845608028654, 1.0 / 3, 123456789.0})
+  for (double value :
+       {0.0, -0.0, 1.0, 0.1, 1e20, 1e-7, 5e-324, 1.7976931348623157e308, 0.7978845608028654, 1.0 / 3, 123456789.0})
     spec.nodes.push_back({"neg", {{"", Scalar{Scalar::Float, 0, value}}}, {"y"}, {}, {}, {}});
   for (int64_t value : {INT64_MIN, INT64_MAX, int64_t{0}})
     spec.nodes.push_back({"neg", {{"", Scalar{Scalar::Int, value, 0}}}, {"y"}, {}, {}, {}});
@@ -401,7 +436,8 @@ TEST(JsonRoundTrip, PrintedGraphsReadBackAsThemselves) {
 
 TEST(JsonRoundTrip, ExampleGraphsAreValidAndCanonical) {
   size_t seen = 0;
-  for (const auto &entry : std::filesystem::directory_iterator(std::filesystem::path(RIDGELINE_SOURCE_DIR) / "examples/graphs")) {
+  for (const auto &entry :
+       std::filesystem::directory_iterator(std::filesystem::path(RIDGELINE_SOURCE_DIR) / "examples/graphs")) {
     ++seen;
     std::string text = readFile(entry.path());
     Result<GraphSpec> spec = parseGraph(text);
@@ -522,8 +558,13 @@ TEST(JsonRoundTrip, SlicesOfEveryKind) {
           spec.name = "g";
           spec.inputs.push_back({"x", DType::F32, {{extent, ""}}});
           auto integer = [](int64_t i) { return AttrValue(Scalar{Scalar::Int, i, 0}); };
-          spec.nodes.push_back({"slice", {{"x", {}}}, {"y"},
-                                {{"dim", integer(0)}, {"start", integer(start)}, {"end", integer(end)}, {"step", integer(step)}}, {}, {}});
+          spec.nodes.push_back(
+              {"slice",
+               {{"x", {}}},
+               {"y"},
+               {{"dim", integer(0)}, {"start", integer(start)}, {"end", integer(end)}, {"step", integer(step)}},
+               {},
+               {}});
           spec.outputs = {"y"};
           Result<Graph> graph = resolve(spec);
           ASSERT_TRUE(graph.ok()) << graph.error().str();

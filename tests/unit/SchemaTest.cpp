@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // graph.schema.json and the reader judge alike. Every value and every key of a set of graphs that uses each op and each
-// attribute is removed, replaced by values of other kinds and given company; what the schema then refuses the reader and the
-// checks must refuse, and what these refuse for its structure the schema must refuse. (Run with RIDGELINE_UPDATE_SCHEMA=1
-// to write the file anew after a change of the op table.)
+// attribute is removed, replaced by values of other kinds and given company; what the schema then refuses the reader
+// and the checks must refuse, and what these refuse for its structure the schema must refuse. (Run with
+// RIDGELINE_UPDATE_SCHEMA=1 to write the file anew after a change of the op table.)
 #include "frontend/json/JsonReader.h"
 
 #include <gtest/gtest.h>
@@ -40,16 +40,24 @@ private:
   std::map<std::string, std::regex> patterns;
 
   static bool isType(const std::string &type, const Json &v) {
-    if (type == "object") return v.is_object();
-    if (type == "array") return v.is_array();
-    if (type == "string") return v.is_string();
-    if (type == "boolean") return v.is_boolean();
-    if (type == "number") return v.is_number();
-    if (type == "integer") return v.is_number_integer(); // as the reader: 1.0 is none
+    if (type == "object")
+      return v.is_object();
+    if (type == "array")
+      return v.is_array();
+    if (type == "string")
+      return v.is_string();
+    if (type == "boolean")
+      return v.is_boolean();
+    if (type == "number")
+      return v.is_number();
+    if (type == "integer")
+      return v.is_number_integer(); // as the reader: 1.0 is none
     ADD_FAILURE() << "type " << type;
     return false;
   }
-  static bool equal(const Json &a, const Json &b) { return a.type() == b.type() || (a.is_number() && b.is_number()) ? a == b : false; }
+  static bool equal(const Json &a, const Json &b) {
+    return a.type() == b.type() || (a.is_number() && b.is_number()) ? a == b : false;
+  }
 
   bool valid(const Json &schema, const Json &v) {
     if (schema.is_boolean())
@@ -86,7 +94,8 @@ private:
       return true;
     }
     if (keyword == "required")
-      return !v.is_object() || std::all_of(rule.begin(), rule.end(), [&](const Json &name) { return v.contains(name.get<std::string>()); });
+      return !v.is_object() || std::all_of(rule.begin(), rule.end(),
+                                           [&](const Json &name) { return v.contains(name.get<std::string>()); });
     if (keyword == "additionalProperties") {
       if (v.is_object())
         for (const auto &[name, value] : v.items())
@@ -101,13 +110,20 @@ private:
             return false;
       return true;
     }
-    if (keyword == "minProperties") return !v.is_object() || v.size() >= rule.get<size_t>();
-    if (keyword == "items") return !v.is_array() || std::all_of(v.begin(), v.end(), [&](const Json &e) { return valid(rule, e); });
-    if (keyword == "minItems") return !v.is_array() || v.size() >= rule.get<size_t>();
-    if (keyword == "maxItems") return !v.is_array() || v.size() <= rule.get<size_t>();
-    if (keyword == "minLength") return !v.is_string() || v.get_ref<const std::string &>().size() >= rule.get<size_t>();
-    if (keyword == "minimum") return !v.is_number() || v.get<double>() >= rule.get<double>();
-    if (keyword == "exclusiveMinimum") return !v.is_number() || v.get<double>() > rule.get<double>();
+    if (keyword == "minProperties")
+      return !v.is_object() || v.size() >= rule.get<size_t>();
+    if (keyword == "items")
+      return !v.is_array() || std::all_of(v.begin(), v.end(), [&](const Json &e) { return valid(rule, e); });
+    if (keyword == "minItems")
+      return !v.is_array() || v.size() >= rule.get<size_t>();
+    if (keyword == "maxItems")
+      return !v.is_array() || v.size() <= rule.get<size_t>();
+    if (keyword == "minLength")
+      return !v.is_string() || v.get_ref<const std::string &>().size() >= rule.get<size_t>();
+    if (keyword == "minimum")
+      return !v.is_number() || v.get<double>() >= rule.get<double>();
+    if (keyword == "exclusiveMinimum")
+      return !v.is_number() || v.get<double>() > rule.get<double>();
     if (keyword == "pattern") {
       auto [it, fresh] = patterns.try_emplace(rule.get<std::string>());
       if (fresh)
@@ -144,14 +160,16 @@ TEST_F(Schema, FileIsMadeFromTheOpTable) {
   const std::filesystem::path path = kRoot / "frontend/json/graph.schema.json";
   if (std::getenv("RIDGELINE_UPDATE_SCHEMA"))
     std::ofstream(path, std::ios::binary) << graphSchema();
-  EXPECT_TRUE(readFile(path) == graphSchema()) << "the op table has changed: run SchemaTest with RIDGELINE_UPDATE_SCHEMA=1";
+  EXPECT_TRUE(readFile(path) == graphSchema())
+      << "the op table has changed: run SchemaTest with RIDGELINE_UPDATE_SCHEMA=1";
 }
 
 TEST_F(Schema, AcceptsWhatTheReaderAccepts) {
   size_t valid = 0;
   for (const char *folder : {"tests/cases", "examples/graphs", "tests/fuzz/corpus/FuzzJson"})
     for (const auto &entry : std::filesystem::recursive_directory_iterator(kRoot / folder)) {
-      std::string text = entry.is_regular_file() && entry.path().extension() != ".safetensors" ? readFile(entry.path()) : "";
+      std::string text =
+          entry.is_regular_file() && entry.path().extension() != ".safetensors" ? readFile(entry.path()) : "";
       Result<GraphSpec> spec = parseGraph(text);
       if (!spec || !checkSpec(*spec).ok())
         continue;
@@ -179,10 +197,17 @@ TEST_F(Schema, SpellingsOfTypes) {
   for (const std::string &name : spellings)
     EXPECT_TRUE(parseDType(name)) << name;
   // Whatever else might be a spelling: if the reader takes it the schema lists it.
-  for (const char *stem : {"f32", "f16", "bf16", "f8e4m3", "f8e5m2", "f8e8m0", "i8", "u8", "i32", "i64", "bool", "float32", "float",
-                           "float16", "half", "bfloat16", "float8_e4m3fn", "float8_e4m3", "float8_e5m2", "float8_e8m0fnu",
-                           "float8_e8m0", "f8_e4m3", "f8_e5m2", "f8_e8m0", "int8", "uint8", "int32", "int64", "int", "long",
-                           "f64", "float64", "double", "i16", "u16", "u32", "u64", "int16", "b8", "uint32", "boolean"}) {
+  for (const char *stem : {"f32",           "f16",         "bf16",        "f8e4m3",
+                           "f8e5m2",        "f8e8m0",      "i8",          "u8",
+                           "i32",           "i64",         "bool",        "float32",
+                           "float",         "float16",     "half",        "bfloat16",
+                           "float8_e4m3fn", "float8_e4m3", "float8_e5m2", "float8_e8m0fnu",
+                           "float8_e8m0",   "f8_e4m3",     "f8_e5m2",     "f8_e8m0",
+                           "int8",          "uint8",       "int32",       "int64",
+                           "int",           "long",        "f64",         "float64",
+                           "double",        "i16",         "u16",         "u32",
+                           "u64",           "int16",       "b8",          "uint32",
+                           "boolean"}) {
     std::string upper = stem;
     for (char &c : upper)
       c = static_cast<char>(std::toupper(c));
@@ -193,10 +218,29 @@ TEST_F(Schema, SpellingsOfTypes) {
 
 /// Whether an error of the checks is about structure, which a schema can see, by its wording.
 bool isStructural(const std::string &message) {
-  for (const char *part : {"unknown attribute", "unknown op", " is missing", "must be true or false", "must be an integer", "must be a number",
-                           "must be a string", "must be the name of a type", "is not the name of a type", "must be a list of",
-                           "' must be f", "' must be tensor", "' must be symmetric", "' must be none", "' must be keep", "operand, not", "operands, not", "results, not",
-                           "result, not", "must be an identifier", "needs at least one", "name must not be empty", "is negative",
+  for (const char *part : {"unknown attribute",
+                           "unknown op",
+                           " is missing",
+                           "must be true or false",
+                           "must be an integer",
+                           "must be a number",
+                           "must be a string",
+                           "must be the name of a type",
+                           "is not the name of a type",
+                           "must be a list of",
+                           "' must be f",
+                           "' must be tensor",
+                           "' must be symmetric",
+                           "' must be none",
+                           "' must be keep",
+                           "operand, not",
+                           "operands, not",
+                           "results, not",
+                           "result, not",
+                           "must be an identifier",
+                           "needs at least one",
+                           "name must not be empty",
+                           "is negative",
                            "must have one or two extents"})
     if (message.find(part) != std::string::npos)
       return true;
@@ -206,8 +250,23 @@ bool isStructural(const std::string &message) {
 TEST_F(Schema, JudgesMutatedGraphsAsTheReaderDoes) {
   const auto bases = baseGraphs();
   ASSERT_GT(bases.size(), 10u);
-  const Json values[] = {nullptr, true, 0, -1, 7, 1.5, "zzz", "", "f32", "fused", Json::array(), Json::object(), Json::array({1}),
-                         Json::array({nullptr}), Json::array({0, 1, 2, 3, 4, 5, 6, 7, 8}), Json::array({"x", 1.5}), Json{{"x", "x"}}};
+  const Json values[] = {nullptr,
+                         true,
+                         0,
+                         -1,
+                         7,
+                         1.5,
+                         "zzz",
+                         "",
+                         "f32",
+                         "fused",
+                         Json::array(),
+                         Json::object(),
+                         Json::array({1}),
+                         Json::array({nullptr}),
+                         Json::array({0, 1, 2, 3, 4, 5, 6, 7, 8}),
+                         Json::array({"x", 1.5}),
+                         Json{{"x", "x"}}};
   size_t total = 0, refusedByBoth = 0, semantic = 0, accepted = 0, structuralInChecks = 0;
   auto judge = [&](const std::string &base, const std::string &what, const Json &mutant) {
     ++total;
