@@ -14,28 +14,6 @@ using namespace mlir;
 
 namespace rl {
 
-int mathArity(MathFn fn) {
-  switch (fn) {
-  case MathFn::Div:
-  case MathFn::Pow:
-  case MathFn::Atan2:
-  case MathFn::Fmod:
-  case MathFn::Remainder:
-  case MathFn::FloorDivide:
-    return 2;
-  default:
-    return 1;
-  }
-}
-
-const char *mathName(MathFn fn) {
-  static constexpr const char *names[] = {"exp",       "exp2",  "expm1",      "log",  "log2",    "log1p",
-                                          "sqrt",      "rsqrt", "reciprocal", "div",  "sin",     "cos",
-                                          "tanh",      "sigmoid", "silu",     "softplus", "erf", "gelu_erf",
-                                          "gelu_tanh", "pow",   "atan2",      "fmod", "remainder", "floor_divide"};
-  return names[static_cast<size_t>(fn)];
-}
-
 /// The form for NVPTX and 16-bit results, or an empty value where there is none.
 static mathx::F expandFor16Bits(MathFn fn, llvm::ArrayRef<mathx::F> a, bool bf16) {
   using namespace mathx;

@@ -95,7 +95,7 @@ F floorDivideF32(F a, F b) {
   // An infinite quotient stays; an infinite divisor gives -1 for a dividend of the other sign, else 0.
   result = select(lt(magnitude, kInfinity), result, q);
   F ofInfinite = select(ltS(bits(a) ^ bits(b), 0), -1.0f, 0.0f);
-  result = select(eq(abs(b), kInfinity) & !eq(a, 0.0f), ofInfinite, result);
+  result = select(eq(abs(b), kInfinity), select(eq(a, 0.0f), q, ofInfinite), result);
   B undefined = isNan(a) | isNan(b) | (eq(abs(a), kInfinity) & !eq(b, 0.0f));
   return select(undefined, kNan, result);
 }

@@ -17,23 +17,29 @@ constexpr float kLn2 = 0x1.62e43p-1f, kLn2Low = -0x1.05c61p-29f; // ln 2 to 48 b
 constexpr float kRound = 0x1.8p23f;
 constexpr int32_t kRoundBits = 0x4b400000;
 
-// e^r on |r| <= 0.3475: 2^-27.8.
-constexpr float kExp[] = {1.0f, 1.0f, 0.5f, 0x1.555464p-3f, 0x1.5552fap-5f, 0x1.125912p-7f, 0x1.6feedep-10f};
+// (e^r - 1) / r on |r| <= 0.3475, to 2^-27.8 of e^r.
+constexpr float kExp[] = {1.0f, 0.5f, 0x1.555464p-3f, 0x1.5552fap-5f, 0x1.125912p-7f, 0x1.6feedep-10f};
 
-/// p * s1 * s2, with p in [0.7, 1.42] and s1, s2 powers of two such that p * s1 does not leave the normal range: the last
-/// product is the only one to round, even where the value is subnormal or overflows.
+/// (1 + z) * s1 * s2, with z in [-0.3, 0.42] and powers of two s1, s2, each about the root of the whole: a product with s2
+/// that comes last is the only place where a subnormal value is rounded or a large one overflows. To leave the sum with 1
+/// to the product with a factor saves a rounding.
 struct Scaled {
-  F p, s1, s2;
-  F product() const { return p * s1 * s2; }
+  F z, s1, s2;
+  F value() const { return fma(z, s1, s1) * s2; }
+  /// factor * value() / s2
+  F timesPartial(F factor) const {
+    F scaled = factor * s1;
+    return fma(scaled, z, scaled);
+  }
 };
 
 /// 2^(n + offset) for t = n + kRound.
 F powerOfTwo(F t, int32_t offset = 0) { return fromBits((bits(t) - (kRoundBits - 127 - offset)) << 23); }
 
-Scaled scaled(F p, F t) {
+Scaled scaled(F r, F t) {
   I n = bits(t) - kRoundBits;
   I half = shrS(n, 1);
-  return {p, fromBits((half + 127) << 23), fromBits((n - half + 127) << 23)};
+  return {r * horner(r, kExp), fromBits((half + 127) << 23), fromBits((n - half + 127) << 23)};
 }
 
 /// x = n ln 2 + r. n * kLn2 is exact within the fma, and so is the first difference: both are multiples of the last place of
@@ -51,18 +57,19 @@ Reduced reduce(F x) {
 /// e^(x + low) for |x| < 200, |low| < 2^-10.
 Scaled expParts(F x) {
   Reduced y = reduce(x);
-  return scaled(horner(y.r, kExp), y.t);
+  return scaled(y.r, y.t);
 }
 Scaled expParts(F x, F low) {
   Reduced y = reduce(x);
-  return scaled(horner(y.r + low, kExp), y.t);
+  return scaled(y.r + low, y.t);
 }
 
 /// 2^x for x in [-126, 127].
 F exp2Normal(F x) {
   F t = x + kRound;
   F f = x - (t - kRound);
-  return horner(f * kLn2, kExp) * powerOfTwo(t);
+  F r = f * kLn2;
+  return fma(r, horner(r, kExp), 1.0f) * powerOfTwo(t);
 }
 
 /// False for NaN and both zeros.
@@ -76,9 +83,8 @@ F positivePart(F x) { return fma(abs(x), 0.5f, x * 0.5f); }
 /// -|x| is zero; the second scale of e comes last, since e can be subnormal where the product is not.
 F timesSigmoid(F x, F magnitude, const Scaled &e) {
   B negative = isNegative(x);
-  F partial = e.p * e.s1;
-  F r = reciprocal(fma(partial, e.s2, 1.0f));
-  F result = select(negative, magnitude * partial, x) * r;
+  F r = reciprocal(e.value() + 1.0f);
+  F result = select(negative, e.timesPartial(magnitude), x) * r;
   F signedResult = copysign(result * select(negative, e.s2, 1.0f), x);
   return select(eq(x, -__builtin_inff()), __builtin_nanf(""), signedResult);
 }
@@ -87,14 +93,14 @@ F timesSigmoid(F x, F magnitude, const Scaled &e) {
 
 F expF32(F x) {
   // Below -104 the result rounds to zero, above 89 to infinity.
-  return expParts(atMost(atLeast(x, -104.0f), 89.0f)).product();
+  return expParts(atMost(atLeast(x, -104.0f), 89.0f)).value();
 }
 
 F exp2F32(F x) {
   x = atMost(atLeast(x, -151.0f), 129.0f);
   F t = x + kRound;
   F f = x - (t - kRound); // exact
-  return scaled(horner(f * kLn2, kExp), t).product();
+  return scaled(f * kLn2, t).value();
 }
 
 F expm1F32(F x) {
@@ -116,13 +122,13 @@ F tanhF32(F x) {
   F small = fma(a * square, horner(square, kTanh), a);
   F limited = atMost(a, 10.0f);
   Reduced y = reduce(limited + limited);
-  F e = horner(y.r, kExp) * powerOfTwo(y.t);
+  F e = fma(y.r, horner(y.r, kExp), 1.0f) * powerOfTwo(y.t);
   F large = fma(reciprocal(e + 1.0f), -2.0f, 1.0f);
   return copysign(select(lt(a, 0.65f), small, large), x);
 }
 
 F sigmoidF32(F x) {
-  F e = expParts(-atMost(abs(x), 105.0f)).product();
+  F e = expParts(-atMost(abs(x), 105.0f)).value();
   return select(isNegative(x), e, 1.0f) * reciprocal(e + 1.0f);
 }
 
@@ -136,7 +142,7 @@ F softplusF32(F x) {
   constexpr float kLog1p[] = {1.0f,           -0x1.fffff8p-2f, 0x1.5553b6p-2f, -0x1.ffc59ep-3f,
                               0x1.978b54p-3f, -0x1.4a72b2p-3f, 0x1.ff28d6p-4f, -0x1.54f162p-4f,
                               0x1.58ff2p-5f,  -0x1.c0a19p-7f,  0x1.1135b4p-9f};
-  F e = expParts(-atMost(abs(x), 105.0f)).product();
+  F e = expParts(-atMost(abs(x), 105.0f)).value();
   return fma(e, horner(e, kLog1p), atLeast(x, 0.0f));
 }
 
@@ -153,20 +159,25 @@ F erfF32(F x) {
 }
 
 F geluErfF32(F x) {
-  // With Q(a) = Phi(-a), a = |x|: gelu x = max(x, 0) - a Q(a), and a Q(a) = a / (a + k) P(1 / (a + k)) e^(-a^2/2), P smooth:
-  // k = 3.5, about 1 / (a + k) = 176/1024, on a in [0, 14.5]: 2^-25.8. The square is carried to 48 bits.
-  constexpr float kMills[] = {0x1.bf227cp-1f, 0x1.3d72cap+2f,  0x1.31a106p+4f,  0x1.5c8ad4p+5f, 0x1.5b3ae6p+4f,
-                              -0x1.47bff6p+7f, -0x1.e61bd6p+7f, 0x1.9a36fp+9f, 0x1.410e92p+10f, -0x1.e8c8b8p+11f};
+  // |x| < 1: x (1/2 + x R(x^2)), R to 2^-25 relative to Phi(-|x|). Else, with a = |x| and Q(a) = Phi(-a): max(x, 0) - a Q(a), where
+  // a Q(a) = a / (a + 2) P(1 / (a + 2)) e^(-a^2/2), P to 2^-26.1 on a in [1, 14.5]; P varies so slowly there that it passes
+  // on little of the error of its operand. The square is carried to 48 bits.
+  constexpr float kSmall[] = {0x1.988454p-2f, -0x1.105862p-4f, 0x1.46d558p-7f, -0x1.376eb2p-10f, 0x1.e26d7ep-14f, -0x1.1224bep-17f};
+  constexpr float kMills[] = {0x1.9888d6p-2f,  0x1.97f0d8p-1f,  0x1.3a5858p+0f,  0x1.4b77fp-2f,  0x1.2f33a8p+1f,
+                              -0x1.fbe5dap+4f, 0x1.2b63dcp+6f, -0x1.245106p+6f, 0x1.992388p+4f};
+  F small = x * fma(x, horner(x * x, kSmall), 0.5f);
   F a = atMost(abs(x), 14.5f);
   F square = a * a;
   F low = fma(a, a, -square);
   Scaled e = expParts(square * -0.5f, low * -0.5f);
-  F d = a + 3.5f;
+  F d = a + 2.0f;
   F t = reciprocal(d);
   F w = a * t;
-  w = fma(fma(-d, w, a), t, w); // a / d, nearly correctly rounded
-  F q = w * horner(t - 0.171875f, kMills) * (e.p * e.s1);
-  return copysign(fma(-q, e.s2, positivePart(x)), x);
+  F dLow = (2.0f - d) + a;
+  w = fma(fma(-w, dLow, fma(-d, w, a)), t, w); // a / (a + 2), nearly correctly rounded
+  F q = e.timesPartial(w * horner(t, kMills));
+  F large = copysign(fma(-q, e.s2, positivePart(x)), x);
+  return select(lt(abs(x), 1.0f), small, large);
 }
 
 F geluTanhF32(F x) {

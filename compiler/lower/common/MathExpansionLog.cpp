@@ -57,9 +57,9 @@ F log2F32(F x) {
 
 F log1pF32(F x) {
   // 1 + x = 2^n m would lose x's low bits; but its exponent is right, and f = x 2^-n + (2^-n - 1) is rounded once. Scaling
-  // by a change of the exponent bits is exact: n is not 0 only where |x| >= 1/3.
+  // by a change of the exponent bits is exact: n is not 0 only where |x| >= 1/3. From n = 127 on, 2^-n counts as 0.
   I exponent = (bits(x + 1.0f) - kTwoThirds) & static_cast<int32_t>(0xff800000);
-  F f = fromBits(bits(x) - exponent) + (fromBits(bits(x.emitter->f(1.0f)) - exponent) - 1.0f);
+  F f = fromBits(bits(x) - exponent) + (fromBits(maxS(x.emitter->i(0x3f800000) - exponent, 0)) - 1.0f);
   F result = copysign(fma(toFloat(exponent) * 0x1p-23f, kLn2, logNearOne(f)), x);
   B inside = lt(abs(x), kInfinity);
   F special = select(lt(x, -1.0f), kNan, select(eq(x, -1.0f), -kInfinity, x));
@@ -70,8 +70,8 @@ F powF32(F x, F y) {
   // exp2(y log2|x|), where the logarithm and the product are sums of two f32: log2|x| to 2^-44 of it, so that an exponent near
   // 128 still has an absolute error near 2^-36. Two-products by fma, fast two-sums where the order of magnitude is known.
   constexpr float twelfth = 0x1.555556p-4f, twelfthLow = -0x1.555556p-29f;
-  // 2 atanh(s/2) = s + s^3 (1/12 + s^2 P(s^2)) on |s| <= 0.345: 2^-35 of s.
-  constexpr float kAtanh[] = {0x1.999c26p-7f, 0x1.23d4p-9f, 0x1.f12fd2p-12f};
+  // 2 atanh(s/2) = s + s^3 (1/12 + s^2 P(s^2)) on |s| <= 0.3445: 2^-36.7 of s.
+  constexpr float kAtanh[] = {0x1.999a02p-7f, 0x1.2451a2p-9f, 0x1.dfcd4cp-12f};
   constexpr float kExp[] = {0.5f, 0x1.55553cp-3f, 0x1.5554f2p-5f, 0x1.1136f6p-7f, 0x1.6d4164p-10f, 0x1.6c119p-13f};
   constexpr float ln2Low = -0x1.05c61p-29f;
   constexpr int32_t kSqrtHalf = 0x3f3504f3;
@@ -110,14 +110,15 @@ F powF32(F x, F y) {
   pLow = select(lt(abs(p), 160.0f), pLow, 0.0f);
   p = atMost(atLeast(p, -160.0f), 160.0f);
 
-  // 2^(p + pLow) = 2^n e^t, t = (p - n + pLow) ln 2, e^t = 1 + t + (t^2 P(t) + what t lost in its rounding).
+  // 2^(p + pLow) = 2^n e^(t + tLow) with t + tLow = (p - n + pLow) ln 2, tLow what t lost in its roundings.
   constexpr float kRound = 0x1.8p23f;
   F rounded = p + kRound;
-  F fraction = p - (rounded - kRound);
+  F exact = p - (rounded - kRound);
+  F fraction = exact + pLow;
   F t = fraction * kLn2;
   F tLow = fma(fraction, ln2Low, fma(fraction, kLn2, -t));
-  tLow = fma(pLow, kLn2, tLow);
-  F e = fma(t * t, horner(t, kExp), tLow) + t + 1.0f;
+  tLow = fma((exact - fraction) + pLow, kLn2, tLow);
+  F e = fma(t * t, horner(t, kExp), fma(t, tLow, tLow)) + t + 1.0f;
   I n = bits(rounded) - 0x4b400000;
   I half = shrS(n, 1);
   F magnitude = e * fromBits((half + 127) << 23) * fromBits((n - half + 127) << 23);

@@ -51,9 +51,9 @@ Quadrant reduceByTable(F x) {
     table.push_back(em.i(static_cast<int32_t>(w)));
   for (int bit = 1; bit <= 4; bit *= 2) { // table[i] becomes table[i + word]
     B set = !eq(word & bit, 0);
-    for (size_t i = 0; i + bit < table.size(); ++i)
+    size_t wanted = bit == 1 ? 6 : 4; // what the later steps and the window read for words up to 4
+    for (size_t i = 0; i < wanted && i + bit < table.size(); ++i)
       table[i] = select(set, table[i + bit], table[i]);
-    table.resize(std::min<size_t>(table.size(), bit == 1 ? 7 : bit == 2 ? 5 : 4));
   }
   L window[3];
   I back = em.i(31) - shift;

@@ -165,7 +165,7 @@ Value widenFloat(OpBuilder &builder, Location loc, Value storage, DType from, co
     // The seven bits are those of an f16 2^8 times smaller; only NaN is another pattern.
     I magnitude = code & 0x7f;
     F value = halfToFloat(withSign(magnitude << 7, code << 8, 0, 0x8000)) * 256.0f;
-    return select(eq(magnitude, 0x7f), kNan, value).value;
+    return fromBits(bits(value) | select(eq(magnitude, 0x7f), 0x7fc00000, 0)).value;
   }
   case DType::F8E8M0: { // an f32's exponent; 2^-127 is subnormal
     F value = fromBits(select(eq(code, 0), 0x00400000, code << 23));
