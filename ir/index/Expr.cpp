@@ -29,8 +29,8 @@ int64_t saturatingMul(int64_t v, int64_t c) {
   return clampToInt64(static_cast<__int128>(v) * c);
 }
 
-/// Adds interval ends of the same side, where an infinity absorbs. Two infinities of opposite sign meet only when a finite
-/// sum has left int64 on both ways; `towards` (the side of this end) is then the safe answer.
+/// Adds interval ends of the same side, where an infinity absorbs. Two infinities of opposite sign meet only when a
+/// finite sum has left int64 on both ways; `towards` (the side of this end) is then the safe answer.
 int64_t saturatingAdd(int64_t a, int64_t b, int64_t towards) {
   if (infinite(a) && infinite(b) && a != b)
     return towards;
@@ -188,8 +188,9 @@ Expr Context::make(std::vector<Term> terms, int64_t constant) {
 }
 
 /// R5: adds k*(S - c*(S floordiv c) - (S mod c)), which is zero, for the S and c of each atom, where that makes the sum
-/// lighter and its interval no wider (36*(x mod 24) + (x floordiv 24) is 36*x - 863*(x floordiv 24), but that knows less
-/// about itself). The weight falls at each step, and the quotients asked for lie strictly inside the atoms of `e`: it ends.
+/// lighter and its interval no wider (36*(x mod 24) + (x floordiv 24) is 36*x - 863*(x floordiv 24), but that knows
+/// less about itself). The weight falls at each step, and the quotients asked for lie strictly inside the atoms of `e`:
+/// it ends.
 Expr Context::rejoin(Expr e) {
   if (e.terms().size() < 2)
     return e;
@@ -427,7 +428,8 @@ Expr Context::simplifyFloorDiv(Expr r, int64_t c) {
         fits &= !__builtin_mul_overflow(t.coef, a, &u.coef);
         terms.push_back(u);
       }
-    fits &= !__builtin_mul_overflow(r.constantTerm(), a, &k) && !__builtin_add_overflow(k, inner->arg.constantTerm(), &k);
+    fits &=
+        !__builtin_mul_overflow(r.constantTerm(), a, &k) && !__builtin_add_overflow(k, inner->arg.constantTerm(), &k);
     if (fits)
       return floordiv(make(std::move(terms), k), product);
   }

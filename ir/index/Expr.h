@@ -14,37 +14,43 @@
 //     c1*a1 + c2*a2 + ... + k          ci, k integers, ci != 0, the ai distinct atoms
 //
 // and an atom is an iteration dimension d, a rounded-down quotient (S floordiv c), or a remainder (S mod c), where S is
-// again such a sum and c > 1 a constant. floordiv rounds towards minus infinity and mod is its remainder, so that always
-// S = c*(S floordiv c) + (S mod c) and 0 <= S mod c < c, for negative S too. Expressions are hash-consed: two handles of
-// one Context are equal exactly when their normal forms are, and comparing them is comparing pointers.
+// again such a sum and c > 1 a constant. floordiv rounds towards minus infinity and mod is its remainder, so that
+// always S = c*(S floordiv c) + (S mod c) and 0 <= S mod c < c, for negative S too. Expressions are hash-consed: two
+// handles of one Context are equal exactly when their normal forms are, and comparing them is comparing pointers.
 //
-// RANGES do most of the work. Every dimension has a known extent, so every expression has an interval [lo, hi] that holds
-// all of its values. The rules, each exact for all integers:
+// RANGES do most of the work. Every dimension has a known extent, so every expression has an interval [lo, hi] that
+// holds all of its values. The rules, each exact for all integers:
 //
-//   R1 split     (c*Q + R) floordiv c = Q + (R floordiv c);  (c*Q + R) mod c = R mod c
-//   R2 range     m*c <= R < (m+1)*c everywhere:  R floordiv c = m,  R mod c = R - m*c
-//   R3 common    (g*A + r) floordiv (g*m) = A floordiv m;  (g*A + r) mod (g*m) = g*(A mod m) + r     where 0 <= r < g
+//   R1 split     (c*Q + R) floordiv c = Q + (R floordiv c)
+//                (c*Q + R) mod c = R mod c
+//   R2 range     where m*c <= R < (m+1)*c everywhere:
+//                R floordiv c = m,  R mod c = R - m*c
+//   R3 common    where 0 <= r < g:
+//                (g*A + r) floordiv (g*m) = A floordiv m
+//                (g*A + r) mod (g*m) = g*(A mod m) + r
 //   R4 nesting   (Y + (X floordiv a)) floordiv b = (a*Y + X) floordiv (a*b)
-//                (X mod m) floordiv a = (X floordiv a) mod (m/a)                                      where a divides m
-//                (Y + k*(X mod m)) mod c = (Y + k*X) mod c                                            where c divides k*m
-//   R5 rejoin    c*(S floordiv c) + (S mod c) = S;  c*((S floordiv c) mod n) + (S mod c) = S mod (c*n)
+//                (X mod m) floordiv a = (X floordiv a) mod (m/a)          where a divides m
+//                (Y + k*(X mod m)) mod c = (Y + k*X) mod c                where c divides k*m
+//   R5 rejoin    c*(S floordiv c) + (S mod c) = S
+//                c*((S floordiv c) mod n) + (S mod c) = S mod (c*n)
 //                applied, in either direction, whenever it makes a sum lighter (Expr::weight) and no less bounded
 //   R6 trivial   a dimension of extent 1 (or 0: there is no point at all) is the constant 0
 //
 // WORKED CASES.
 //  * View a [B, H*D] matrix as [B, H, D], with D = 128, H = 32. The result's point (b, h, d) has the linear index
-//    4096*b + 128*h + d. The operand's row is (4096*b + 128*h + d) floordiv 4096 = b + ((128*h + d) floordiv 4096)  [R1]
-//    = b, as 128*h + d is at most 4095  [R2]; its column is (128*h + d) mod 4096 = 128*h + d  [R2].
-//  * The way back, from the point (b, e), e < 4096: h = (4096*b + e) floordiv 128 mod 32 = (32*b + (e floordiv 128)) mod 32
-//    = e floordiv 128, d = e mod 128. Linearised again: 4096*b + 128*(e floordiv 128) + (e mod 128) = 4096*b + e  [R5].
-//  * Vectors of 8: put e = 8*j + l, 0 <= l < 8. (8*j + l) mod 128 = 8*(j mod 16) + l  [R3 with g = 8]: eight consecutive
-//    elements from a multiple of 8, which is what one 16-byte access of bf16 needs. See Access.h.
+//    4096*b + 128*h + d. The operand's row is (4096*b + 128*h + d) floordiv 4096 = b + ((128*h + d) floordiv 4096)
+//    [R1] = b, as 128*h + d is at most 4095  [R2]; its column is (128*h + d) mod 4096 = 128*h + d  [R2].
+//  * The way back, from the point (b, e), e < 4096: h = (4096*b + e) floordiv 128 mod 32 = (32*b + (e floordiv 128))
+//    mod 32 = e floordiv 128, d = e mod 128. Linearised again: 4096*b + 128*(e floordiv 128) + (e mod 128) = 4096*b + e
+//    [R5].
+//  * Vectors of 8: put e = 8*j + l, 0 <= l < 8. (8*j + l) mod 128 = 8*(j mod 16) + l  [R3 with g = 8]: eight
+//    consecutive elements from a multiple of 8, which is what one 16-byte access of bf16 needs. See Access.h.
 //  * Flip: 63 - d with d < 64. (63 - d) floordiv 64 = 0  [R2]; negative coefficients are ordinary.
 //
 // LIMITS. The form is canonical for chains of the format's layout ops over extents that divide one another, not for all
 // expressions: two equal functions may keep different forms where no rule applies (then a kernel is merely slower).
-// Arithmetic is in int64. An interval end that does not fit is an infinity (INT64_MIN, INT64_MAX), which no rule trusts; a
-// coefficient that does not fit sets Context::overflowed(), and that context's results are then not to be used.
+// Arithmetic is in int64. An interval end that does not fit is an infinity (INT64_MIN, INT64_MAX), which no rule
+// trusts; a coefficient that does not fit sets Context::overflowed(), and that context's results are then void.
 #pragma once
 
 #include <cstdint>
@@ -82,7 +88,8 @@ struct Term {
   bool operator==(const Term &) const = default;
 };
 
-/// A handle to an immutable expression of one Context. Equality is equality of normal forms. A default-made one is null.
+/// A handle to an immutable expression of one Context. Equality is equality of normal forms. A default-made one
+/// is null.
 struct Expr {
   const Sum *sum = nullptr;
 
@@ -102,8 +109,9 @@ struct Expr {
   /// The greatest g such that every term but `dim`'s own, the constant included, is a multiple of g wherever it is
   /// evaluated. 0: all of that is zero, so any g will do. dim -1: of the whole expression.
   int64_t divisor(int dim = -1) const;
-  /// Cost of evaluating it as a tree: a dimension counts 1, a floordiv or mod 2 more than what is inside. At most kMaxWeight.
-  /// Parts are shared: whoever walks an expression (to emit it) remembers the atoms and sums that it has been through.
+  /// Cost of evaluating it as a tree: a dimension counts 1, a floordiv or mod 2 more than what is inside. At most
+  /// kMaxWeight. Parts are shared: whoever walks an expression (to emit it) remembers the atoms and sums that it has
+  /// been through.
   uint32_t weight() const;
   /// Every intermediate value fits 31 bits and a sign when terms are added in any order: 32-bit arithmetic is enough.
   bool fits32() const;

@@ -3,13 +3,13 @@
 //
 // Layout ops as index maps: from the index of a result element to the index of the operand element that it is.
 //
-// A tensor's index is a Tuple, one Expr per dimension; rank 0 has the empty tuple. Every function takes the result's tuple
-// and gives the operand's, so an emitter walks from a store towards the loads. `cat` and `pad` have no operand element for
-// some results: their functions also give the conditions under which one exists.
+// A tensor's index is a Tuple, one Expr per dimension; rank 0 has the empty tuple. Every function takes the result's
+// tuple and gives the operand's, so an emitter walks from a store towards the loads. `cat` and `pad` have no operand
+// element for some results: their functions also give the conditions under which one exists.
 //
 // Inside those conditions the operand's index is in bounds, and further simplification should know it. Indices from
-// catOperand and padOperand therefore stand for themselves through Context::restrict; `address` (or Context::expand) at the
-// end of a chain puts the plain expression back. Conditions stay as they are; call `expanded` before emitting them.
+// catOperand and padOperand therefore stand for themselves through Context::restrict; `address` (or Context::expand) at
+// the end of a chain puts the plain expression back. Conditions stay as they are; call `expanded` before emitting them.
 #pragma once
 
 #include "ir/index/Expr.h"
@@ -47,12 +47,13 @@ Tuple delinearize(Context &, Expr linear, const Shape &shape);
 Expr address(Context &, const Tuple &index, const Shape &shape);
 Condition expanded(Context &, const Condition &);
 
-/// reshape: equal element counts. Shapes are matched from the left in the smallest groups whose products agree, and each
-/// group is linearised and delinearised on its own.
+/// reshape: equal element counts. Shapes are matched from the left in the smallest groups whose products agree, and
+/// each group is linearised and delinearised on its own.
 Tuple reshapeOperand(Context &, const Tuple &result, const Shape &resultShape, const Shape &operandShape);
 /// permute: result dimension i is operand dimension dims[i].
 Tuple permuteOperand(const Tuple &result, const std::vector<int64_t> &dims);
-/// NumPy's broadcasting, aligned at the right: leading dimensions are dropped, extents of 1 are read at 0. Also `expand`.
+/// NumPy's broadcasting, aligned at the right: leading dimensions are dropped, extents of 1 are read at 0. Also
+/// `expand`.
 Tuple broadcastIndex(Context &, const Tuple &result, const Shape &resultShape, const Shape &operandShape);
 Tuple unsqueezeOperand(const Tuple &result, int64_t dim);
 Tuple squeezeOperand(Context &, const Tuple &result, int64_t dim);

@@ -121,7 +121,8 @@ Estimate estimate(const WorkEstimate &w, const TargetDesc &t, bool first, bool e
 
   double lanes = t.smCount * t.clockHz;
   double f32Fmas = w.tensorFlops[static_cast<size_t>(DType::F32)] / 2;
-  e.issue = std::max((w.ops + w.specialOps + f32Fmas) / (lanes * t.issueLanes), (w.ops + f32Fmas) / (lanes * t.fp32Lanes));
+  e.issue =
+      std::max((w.ops + w.specialOps + f32Fmas) / (lanes * t.issueLanes), (w.ops + f32Fmas) / (lanes * t.fp32Lanes));
   e.special = w.specialOps / (lanes * t.specialLanes);
   for (size_t i = 0; i < w.tensorFlops.size(); ++i) {
     DType type = static_cast<DType>(i);
@@ -134,10 +135,12 @@ Estimate estimate(const WorkEstimate &w, const TargetDesc &t, bool first, bool e
   double body = std::max({e.memory, e.l2, e.compute()});
   if (w.blocks > 0 && e.fits) {
     // Compute: the busiest SM has whole blocks, and clusters occupy only part of the machine.
-    double sms = w.clusterSize > 1 ? std::min(t.smCount, t.activeClusters.at(w.clusterSize) * w.clusterSize) : t.smCount;
+    double sms =
+        w.clusterSize > 1 ? std::min(t.smCount, t.activeClusters.at(w.clusterSize) * w.clusterSize) : t.smCount;
     double busiest = std::ceil(w.blocks / sms) * t.smCount / w.blocks;
     double compute = e.compute() * busiest;
-    // Memory: so many trips, each a latency long, for what one resident block's share is of the bytes. The first is `latency`.
+    // Memory: so many trips, each a latency long, for what one resident block's share is of the bytes. The first is
+    // `latency`.
     double perTrip = w.bytesInFlight > 0 ? w.bytesInFlight : 64.0 * w.threadsPerBlock;
     double active = std::min(w.blocks, resident);
     double trips = std::ceil((w.bytesRead + w.l2Bytes) / (active * perTrip));
@@ -150,8 +153,11 @@ Estimate estimate(const WorkEstimate &w, const TargetDesc &t, bool first, bool e
   struct {
     double seconds;
     Bound bound;
-  } terms[] = {{e.memory, Bound::Memory}, {e.l2, Bound::L2},         {e.issue, Bound::Issue},
-               {e.special, Bound::Special}, {e.tensor, Bound::Tensor}};
+  } terms[] = {{e.memory, Bound::Memory},
+               {e.l2, Bound::L2},
+               {e.issue, Bound::Issue},
+               {e.special, Bound::Special},
+               {e.tensor, Bound::Tensor}};
   double greatest = -1;
   for (auto &term : terms)
     if (term.seconds > greatest) {
@@ -179,8 +185,8 @@ std::string Estimate::str() const {
   if (!fits)
     return "does not fit";
   double body = std::max({memory, l2, compute()});
-  const std::pair<const char *, double> all[] = {{"memory", memory}, {"l2", l2},         {"issue", issue},
-                                                 {"special", special}, {"tensor", tensor}};
+  const std::pair<const char *, double> all[] = {
+      {"memory", memory}, {"l2", l2}, {"issue", issue}, {"special", special}, {"tensor", tensor}};
   std::string out = us(total) + " us:", hidden;
   for (auto &[name, seconds] : all) {
     if (seconds == body && out.back() == ':')
@@ -204,7 +210,8 @@ AccessPattern accessPattern(const index::Access &a, int64_t V, int64_t elementBy
   AccessPattern p;
   p.accessBytes = elementBytes;
   if (a.kind == index::Access::Contiguous)
-    p.accessBytes *= std::min(a.alignElements, std::max<int64_t>(1, static_cast<int64_t>(t.vectorBytes) / elementBytes));
+    p.accessBytes *=
+        std::min(a.alignElements, std::max<int64_t>(1, static_cast<int64_t>(t.vectorBytes) / elementBytes));
   p.strideBytes = a.stride * V * elementBytes;
   p.alignBytes = a.alignElements * elementBytes;
   p.gather = a.kind == index::Access::Gather;

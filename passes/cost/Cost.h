@@ -31,21 +31,21 @@ namespace rl::cost {
 struct WorkEstimate {
   Traffic traffic = Traffic::Copy;
   double bytesRead = 0, bytesWritten = 0; ///< DRAM, after cache effects (addRead, addWrite below)
-  double l2Bytes = 0;                     ///< served by L2 beyond the DRAM bytes: repeated reads, resident intermediates
+  double l2Bytes = 0;    ///< served by L2 beyond the DRAM bytes: repeated reads, resident intermediates
   double ops = 0;        ///< lane instructions: f32, integer, comparison, conversion; an fma is one
   double specialOps = 0; ///< uses of the special-function unit
   std::array<double, kDTypeCount> tensorFlops{}; ///< by operand type; f32 is computed on the f32 lanes
-  int reductions = 0;    ///< dependent reductions across a block, each with its barriers
+  int reductions = 0;                            ///< dependent reductions across a block, each with its barriers
 
-  double blocks = 0;     ///< 0: enough, and even
+  double blocks = 0; ///< 0: enough, and even
   int threadsPerBlock = 256;
-  int registers = 0;     ///< a thread's; 0: not known, no limit
+  int registers = 0;      ///< a thread's; 0: not known, no limit
   double sharedBytes = 0; ///< a block's
   int clusterSize = 1;
   double bytesInFlight = 0; ///< that a block asks for before it waits; 0: 64 bytes a thread
 
   double bytes() const { return bytesRead + bytesWritten; }
-  double flops() const; ///< ops + specialOps + tensorFlops
+  double flops() const;                           ///< ops + specialOps + tensorFlops
   WorkEstimate &operator+=(const WorkEstimate &); ///< adds the work; grid, traffic and limits stay this one's
 };
 
@@ -81,8 +81,8 @@ struct Estimate {
 
 /// `first`: the first kernel of a plan. `early`: the kernel starts by programmatic dependent launch.
 ///
-/// Tail: with compute as the bound, the SM with the most blocks decides: ceil(blocks/SMs) against blocks/SMs. With memory as
-/// the bound, Little's law: a block that must go r times for its data takes at least r latencies.
+/// Tail: with compute as the bound, the SM with the most blocks decides: ceil(blocks/SMs) against blocks/SMs. With
+/// memory as the bound, Little's law: a block that must go r times for its data takes at least r latencies.
 Estimate estimate(const WorkEstimate &, const TargetDesc &, bool first = true, bool early = false);
 
 /// Kernels one after another.
@@ -92,19 +92,20 @@ double estimatePlan(const std::vector<WorkEstimate> &, const TargetDesc &);
 // Bytes
 //===--------------------------------------------------------------------------------------------------------------===//
 
-/// How the threads of a warp go over memory in one instruction: thread t accesses `accessBytes` at base + t*strideBytes.
+/// How the threads of a warp go over memory in one instruction: thread t accesses `accessBytes` at base +
+/// t*strideBytes.
 struct AccessPattern {
-  int64_t accessBytes = 16;  ///< one thread's contiguous access: elements a vector x element size
-  int64_t strideBytes = 16;  ///< from a thread to the next; 0: all the same
-  int64_t alignBytes = 16;   ///< the base is a multiple of this power of two
-  bool gather = false;       ///< each thread somewhere else; strideBytes means nothing
+  int64_t accessBytes = 16; ///< one thread's contiguous access: elements a vector x element size
+  int64_t strideBytes = 16; ///< from a thread to the next; 0: all the same
+  int64_t alignBytes = 16;  ///< the base is a multiple of this power of two
+  bool gather = false;      ///< each thread somewhere else; strideBytes means nothing
 };
 
 /// What one such request of a warp costs, averaged over the bases that the alignment admits.
 struct AccessCost {
-  double usedBytes = 0;    ///< distinct bytes asked for
-  double sectors = 0;      ///< TargetDesc::sectorBytes units touched: L1 and L2 traffic
-  double lines = 0;        ///< TargetDesc::lineBytes units touched: what is fetched when nothing of the line is cached
+  double usedBytes = 0; ///< distinct bytes asked for
+  double sectors = 0;   ///< TargetDesc::sectorBytes units touched: L1 and L2 traffic
+  double lines = 0;     ///< TargetDesc::lineBytes units touched: what is fetched when nothing of the line is cached
   double sectorEfficiency = 0; ///< usedBytes / bytes of those sectors
   double lineEfficiency = 0;   ///< usedBytes / bytes of those lines
 };
@@ -112,8 +113,8 @@ struct AccessCost {
 /// 16-byte vectors uses all.
 AccessCost accessCost(const AccessPattern &, const TargetDesc &);
 
-/// The pattern of one memory instruction, where each thread has V consecutive iterations and the next thread the next V.
-/// Contiguous accesses take as much at once as their alignment and vectorBytes allow; the others one element.
+/// The pattern of one memory instruction, where each thread has V consecutive iterations and the next thread the next
+/// V. Contiguous accesses take as much at once as their alignment and vectorBytes allow; the others one element.
 AccessPattern accessPattern(const index::Access &, int64_t V, int64_t elementBytes, const TargetDesc &);
 
 /// One tensor as a kernel reads it.
@@ -123,8 +124,8 @@ struct TensorRead {
   double reuseDistance = 0; ///< distinct bytes that the kernel touches between two uses of a byte
   bool resident = false;    ///< still in L2 from the kernel before (staysInL2)
 };
-/// First uses come from DRAM unless resident; repeated ones from L2 while the distance is within its usable size, from DRAM
-/// from twice that on, and in proportion between.
+/// First uses come from DRAM unless resident; repeated ones from L2 while the distance is within its usable size, from
+/// DRAM from twice that on, and in proportion between.
 void addRead(WorkEstimate &, const TensorRead &, const TargetDesc &);
 /// A result is written back to DRAM sooner or later, whoever reads it next.
 void addWrite(WorkEstimate &, double bytes);

@@ -15,8 +15,7 @@ OpCost opCost(OpKind kind, DType type, bool tanhApproximation) {
     return full ? OpCost{20, 2} : OpCost{8, 1};
   switch (kind) {
 #define RL_COST(Kind, Ops, Special, FullOps, FullSpecial)                                                              \
-  case OpKind::Kind:                                                                                                   \
-    return full ? OpCost{FullOps, FullSpecial} : OpCost{Ops, Special};
+  case OpKind::Kind: return full ? OpCost{FullOps, FullSpecial} : OpCost{Ops, Special};
 #include "passes/cost/OpCosts.def"
   }
   return {};
@@ -29,10 +28,8 @@ bool isView(OpKind kind) {
   case OpKind::Expand:
   case OpKind::Unsqueeze:
   case OpKind::Squeeze:
-  case OpKind::Slice:
-    return true;
-  default:
-    return false;
+  case OpKind::Slice: return true;
+  default: return false;
   }
 }
 
@@ -103,8 +100,7 @@ WorkEstimate nodeWork(const Graph &g, NodeId id) {
     if (n.op == OpKind::Linear && n.attrs.hasBias)
       w.ops += elements;
     break;
-  default:
-    break;
+  default: break;
   }
   if (n.op == OpKind::ScaledMatmul) {
     w.tensorFlops[static_cast<size_t>(g.type(n.inputs[0].value).dtype)] += 2 * elements * contracted(g, n);
@@ -123,7 +119,8 @@ WorkEstimate nodeWork(const Graph &g, NodeId id) {
     const std::vector<int64_t> &shape = g.type(n.inputs[0].value).shape;
     int64_t last = static_cast<int64_t>(shape.size()) - 1;
     bool arg = n.op == OpKind::ArgMax || n.op == OpKind::ArgMin;
-    bool row = arg ? n.attrs.dim == last : std::find(n.attrs.dims.begin(), n.attrs.dims.end(), last) != n.attrs.dims.end();
+    bool row =
+        arg ? n.attrs.dim == last : std::find(n.attrs.dims.begin(), n.attrs.dims.end(), last) != n.attrs.dims.end();
     bool all = !arg && n.attrs.dims.size() == shape.size();
     w.traffic = all ? Traffic::Full : row ? Traffic::ReadStatistics : Traffic::Column;
     w.reductions = 1;
@@ -133,13 +130,9 @@ WorkEstimate nodeWork(const Graph &g, NodeId id) {
     w.traffic = Traffic::ReadStatistics;
     w.reductions = 1;
     break;
-  case OpClass::Indexing:
-    w.traffic = Traffic::Gather;
-    break;
+  case OpClass::Indexing: w.traffic = Traffic::Gather; break;
   case OpClass::Matrix:
-  case OpClass::Attention:
-    w.traffic = Traffic::Matrix;
-    break;
+  case OpClass::Attention: w.traffic = Traffic::Matrix; break;
   case OpClass::Quant:
     if (n.op == OpKind::ScaledMatmul) {
       w.traffic = Traffic::Matrix;
@@ -148,8 +141,7 @@ WorkEstimate nodeWork(const Graph &g, NodeId id) {
       w.reductions = n.inputs.size() > 1 ? 0 : 1; // a given scale needs no amax
     }
     break;
-  default:
-    break;
+  default: break;
   }
   return w;
 }

@@ -17,15 +17,16 @@ struct OpCost {
   double special = 0; ///< of those units: ex2, lg2, rcp, rsqrt, sqrt, tanh, sin, cos
 };
 
-/// `type` is the result's storage type: where it has 16 bits or fewer the fast hardware forms are used, an f32 result pays
-/// for its last bits. `tanhApproximation` is gelu's.
+/// `type` is the result's storage type: where it has 16 bits or fewer the fast hardware forms are used, an f32 result
+/// pays for its last bits. `tanhApproximation` is gelu's.
 OpCost opCost(OpKind, DType type, bool tanhApproximation = false);
 
 /// Reshape, permute, expand, unsqueeze, squeeze and slice: index maps, which no framework runs as kernels.
 bool isView(OpKind);
 
 /// A node's work as a kernel of its own: every tensor operand read once, every result written once. Views move nothing.
-/// Ops that pick rows (embedding, index_select, gather) read what they pick. Grid and limits are left at their defaults.
+/// Ops that pick rows (embedding, index_select, gather) read what they pick. Grid and limits are left at their
+/// defaults.
 WorkEstimate nodeWork(const Graph &, NodeId);
 
 /// nodeWork over all nodes: the graph unfused.

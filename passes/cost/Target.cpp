@@ -18,8 +18,8 @@ extern const char *const kTargetTexts[];
 extern const size_t kTargetTextCount;
 } // namespace detail
 
-static constexpr const char *kTrafficNames[kTrafficCount] = {"copy",           "row",            "longRow",   "column", "full",
-                                                             "readStatistics", "columnPartials", "transpose", "gather", "matrix"};
+static constexpr const char *kTrafficNames[kTrafficCount] = {
+    "copy", "row", "longRow", "column", "full", "readStatistics", "columnPartials", "transpose", "gather", "matrix"};
 
 const char *trafficName(Traffic t) { return kTrafficNames[static_cast<size_t>(t)]; }
 
@@ -200,7 +200,8 @@ Result<TargetDesc> parseTarget(std::string_view text) {
   r.number("maxParameterBytes", t.maxParameterBytes);
   r.number("maxGridX", t.maxGridX);
   r.table("activeClusters", [&](const std::string &name, double v) {
-    if (name.empty() || name.size() > 2 || !std::all_of(name.begin(), name.end(), [](char c) { return c >= '0' && c <= '9'; }))
+    if (name.empty() || name.size() > 2 ||
+        !std::all_of(name.begin(), name.end(), [](char c) { return c >= '0' && c <= '9'; }))
       return false;
     t.activeClusters[std::stoi(name)] = v;
     return true;

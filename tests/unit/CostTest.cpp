@@ -94,7 +94,7 @@ TEST(Target, Device) {
   EXPECT_EQ(targetForDevice({"NVIDIA GH200 480GB", 9, 0})->name, "h100");
   EXPECT_EQ(targetForDevice({"NVIDIA A100-SXM4-80GB", 8, 0})->name, "a100");
   EXPECT_EQ(targetForDevice({"NVIDIA GeForce RTX 4090", 8, 9})->name, "rtx4090");
-  EXPECT_EQ(targetForDevice({"NVIDIA A10G", 8, 6})->name, "a100");      // nearest below
+  EXPECT_EQ(targetForDevice({"NVIDIA A10G", 8, 6})->name, "a100"); // nearest below
   EXPECT_EQ(targetForDevice({"NVIDIA B200", 10, 0})->arch, "sm_90a");
   EXPECT_EQ(targetForDevice({"Tesla V100", 7, 0}).error().code, Code::Unsupported);
   // Half an H100, as the driver reports it.
@@ -130,7 +130,8 @@ TEST(Target, RefusesWhatIsWrong) {
   EXPECT_EQ(pointer(changed("\"arch\"", "\"extra\": 1, \"arch\"")), "/extra");
   EXPECT_EQ(pointer(changed("\"longRow\"", "\"longrow\"")), "/efficiency/longrow");
   EXPECT_EQ(pointer(changed("\"bf16\": {", "\"bf17\": {")), "/tensorPeak/bf17");
-  EXPECT_EQ(pointer(changed("{\"value\": 132, \"source\": \"NVIDIA H200 data sheet (SXM)\"}", "{\"value\": 132, \"source\": \"\"}")),
+  EXPECT_EQ(pointer(changed("{\"value\": 132, \"source\": \"NVIDIA H200 data sheet (SXM)\"}",
+                            "{\"value\": 132, \"source\": \"\"}")),
             "/smCount/source");
   EXPECT_EQ(pointer(changed("\"gpu\": true", "\"gpu\": 1")), "/gpu");
 }
@@ -182,7 +183,8 @@ TEST(Roofline, FiveUnfusedGeluKernelsAgainstOne) {
   // With the cache: the first read and five writes reach DRAM, four reads do not.
   EXPECT_DOUBLE_EQ(dram, 6 * tensor);
   EXPECT_DOUBLE_EQ(l2, 4 * tensor);
-  // By hand: one 4.1 + 1.2 + 22.5 MB / 4.24 TB/s = 10.6 us. Five: 10.6 + 4 x (0.7 + 0.75 + 22.5 MB / 5.5 TB/s) = 32.8 us.
+  // By hand: one 4.1 + 1.2 + 22.5 MB / 4.24 TB/s = 10.6 us. Five: 10.6 + 4 x (0.7 + 0.75 + 22.5 MB / 5.5 TB/s) = 32.8
+  // us.
   double oneTime = estimate(one, t).total, fiveTime = estimatePlan(five, t), coldTime = estimatePlan(cold, t);
   EXPECT_NEAR(oneTime, 10.6e-6, 0.1e-6);
   EXPECT_NEAR(fiveTime, 32.8e-6, 0.3e-6);
@@ -288,12 +290,12 @@ TEST(Roofline, Occupancy) {
   EXPECT_EQ(blocks(h, 32, 256, 0), 8);
   EXPECT_EQ(blocks(h, 64, 256, 0), 4);
   EXPECT_EQ(blocks(h, 64, 1024, 0), 1);
-  EXPECT_EQ(blocks(h, 65, 1024, 0), 0);  // 72 registers a thread x 1024: more than the file
-  EXPECT_EQ(blocks(h, 255, 128, 0), 2);  // 8,192 a warp: two warps in each quarter, two blocks of four
-  EXPECT_EQ(blocks(h, 33, 128, 0), 12);  // 1,280 a warp: 12 in a quarter, 48 in all
-  EXPECT_EQ(blocks(h, 32, 32, 0), 32);   // the limit of blocks
-  EXPECT_EQ(blocks(h, 32, 33, 0), 32);   // two warps
-  EXPECT_EQ(blocks(h, 32, 128, 48 << 10), 4);  // 49 KB each of 228
+  EXPECT_EQ(blocks(h, 65, 1024, 0), 0);       // 72 registers a thread x 1024: more than the file
+  EXPECT_EQ(blocks(h, 255, 128, 0), 2);       // 8,192 a warp: two warps in each quarter, two blocks of four
+  EXPECT_EQ(blocks(h, 33, 128, 0), 12);       // 1,280 a warp: 12 in a quarter, 48 in all
+  EXPECT_EQ(blocks(h, 32, 32, 0), 32);        // the limit of blocks
+  EXPECT_EQ(blocks(h, 32, 33, 0), 32);        // two warps
+  EXPECT_EQ(blocks(h, 32, 128, 48 << 10), 4); // 49 KB each of 228
   EXPECT_EQ(blocks(h, 32, 128, 227 << 10), 1);
   EXPECT_EQ(blocks(h, 32, 128, (227 << 10) + 1), 0);
   EXPECT_EQ(blocks(a, 32, 128, 163 << 10), 1);
@@ -360,7 +362,9 @@ TEST(Bytes, FromIndexMaps) {
   TargetDesc t = target("h200");
   index::Context c({4096, 4096});
   index::Expr row = c.add(c.mul(c.dim(0), 4096), c.dim(1)), column = c.add(c.mul(c.dim(1), 4096), c.dim(0));
-  auto cost = [&](index::Expr e, int64_t V) { return accessCost(accessPattern(index::classify(c, e, 1, V), V, 2, t), t); };
+  auto cost = [&](index::Expr e, int64_t V) {
+    return accessCost(accessPattern(index::classify(c, e, 1, V), V, 2, t), t);
+  };
   EXPECT_EQ(accessPattern(index::classify(c, row, 1, 8), 8, 2, t).accessBytes, 16);
   EXPECT_DOUBLE_EQ(cost(row, 8).usedBytes, 512);
   EXPECT_DOUBLE_EQ(cost(row, 8).sectors, 16.5); // 16-byte alignment is all that the map promises
@@ -559,7 +563,8 @@ TEST(OpCost, NodeWork) {
     EXPECT_EQ(z.flops(), 0);
   }
   { // linear, and matmul with transposes and a batch
-    WorkEstimate w = nodeWork(oneNode(OpKind::Linear, {{bf, {512, 4096}}, {bf, {11008, 4096}}}, {{bf, {512, 11008}}}), 0);
+    WorkEstimate w =
+        nodeWork(oneNode(OpKind::Linear, {{bf, {512, 4096}}, {bf, {11008, 4096}}}, {{bf, {512, 11008}}}), 0);
     EXPECT_EQ(w.tensorFlops[static_cast<size_t>(bf)], 2. * 512 * 11008 * 4096);
     EXPECT_EQ(w.traffic, Traffic::Matrix);
     Attrs a;
@@ -568,11 +573,16 @@ TEST(OpCost, NodeWork) {
     EXPECT_EQ(m.tensorFlops[static_cast<size_t>(bf)], 2. * 3 * 5 * 11 * 7);
     WorkEstimate v = nodeWork(oneNode(OpKind::Matmul, {{bf, {7}}, {bf, {7}}}, {{bf, {}}}), 0);
     EXPECT_EQ(v.tensorFlops[static_cast<size_t>(bf)], 14);
-    WorkEstimate s = nodeWork(oneNode(OpKind::ScaledMatmul, {{DType::F8E4M3, {64, 32}}, {DType::F8E4M3, {32, 16}}, {DType::F32, {}}, {DType::F32, {}}}, {{bf, {64, 16}}}), 0);
+    WorkEstimate s =
+        nodeWork(oneNode(OpKind::ScaledMatmul,
+                         {{DType::F8E4M3, {64, 32}}, {DType::F8E4M3, {32, 16}}, {DType::F32, {}}, {DType::F32, {}}},
+                         {{bf, {64, 16}}}),
+                 0);
     EXPECT_EQ(s.tensorFlops[static_cast<size_t>(DType::F8E4M3)], 2. * 64 * 16 * 32);
   }
   { // embedding reads what it picks, not the table
-    WorkEstimate w = nodeWork(oneNode(OpKind::Embedding, {{bf, {50304, 4096}}, {DType::I64, {64}}}, {{bf, {64, 4096}}}), 0);
+    WorkEstimate w =
+        nodeWork(oneNode(OpKind::Embedding, {{bf, {50304, 4096}}, {DType::I64, {64}}}, {{bf, {64, 4096}}}), 0);
     EXPECT_EQ(w.bytesRead, 2 * 64 * 4096 + 8 * 64);
     EXPECT_EQ(w.traffic, Traffic::Gather);
   }

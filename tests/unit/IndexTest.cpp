@@ -121,7 +121,9 @@ TEST(Expr, Nesting) { // R4
 TEST(Expr, Rejoins) { // R5
   Context c({100000, 7});
   Expr x = c.dim(0), y = c.dim(1);
-  auto both = [&](Expr s, int64_t d, int64_t k) { return c.add(c.mul(c.floordiv(s, d), k * d), c.mul(c.mod(s, d), k)); };
+  auto both = [&](Expr s, int64_t d, int64_t k) {
+    return c.add(c.mul(c.floordiv(s, d), k * d), c.mul(c.mod(s, d), k));
+  };
   EXPECT_EQ(both(x, 12, 1), x);
   EXPECT_EQ(both(x, 12, -5), c.mul(x, -5));
   EXPECT_EQ(both(c.add(c.mul(x, 3), y), 7, 2), c.mul(c.add(c.mul(x, 3), y), 2));
@@ -236,10 +238,8 @@ Checked randomExpr(Context &c, std::mt19937 &rng, int depth, int rank) {
     if (pick(4) == 0)
       k = -k;
     return {c.mul(a.e, k), [=](const Point &p) { return a.f(p) * k; }};
-  case 3:
-    return {c.floordiv(a.e, k), [=](const Point &p) { return floorDiv(a.f(p), k); }};
-  default:
-    return {c.mod(a.e, k), [=](const Point &p) { return floorMod(a.f(p), k); }};
+  case 3: return {c.floordiv(a.e, k), [=](const Point &p) { return floorDiv(a.f(p), k); }};
+  default: return {c.mod(a.e, k), [=](const Point &p) { return floorMod(a.f(p), k); }};
   }
 }
 
@@ -317,9 +317,10 @@ TEST(Layout, ReshapeOfHeadsAndBack) {
 
 TEST(Layout, ReshapeRoundTripsGivePlainDims) {
   const std::vector<std::pair<Shape, Shape>> cases{
-      {{6, 4}, {8, 3}},       {{2, 3, 4, 5}, {5, 4, 3, 2}}, {{7}, {7, 1}},         {{1, 7, 1}, {7}},
-      {{12}, {2, 1, 2, 3}},   {{3, 1, 4}, {1, 12, 1, 1}},   {{30, 2}, {4, 15}},    {{8, 9, 10}, {6, 120}},
-      {{1}, {}},              {{16, 8, 4}, {4, 8, 16}},     {{2, 9, 2}, {3, 12}},  {{36, 35}, {20, 63}},
+      {{6, 4}, {8, 3}},         {{2, 3, 4, 5}, {5, 4, 3, 2}}, {{7}, {7, 1}},
+      {{1, 7, 1}, {7}},         {{12}, {2, 1, 2, 3}},         {{3, 1, 4}, {1, 12, 1, 1}},
+      {{30, 2}, {4, 15}},       {{8, 9, 10}, {6, 120}},       {{1}, {}},
+      {{16, 8, 4}, {4, 8, 16}}, {{2, 9, 2}, {3, 12}},         {{36, 35}, {20, 63}},
   };
   for (const auto &[a, b] : cases) {
     Context c(a);
@@ -357,7 +358,8 @@ TEST(Layout, CatKnowsItsBounds) {
 
 /// A tensor whose elements are numbered, moved for real, beside the operand index that the library computes.
 struct Chain {
-  std::vector<std::function<Guarded(Context &, const Tuple &)>> steps; // operand from result, in the order of application
+  std::vector<std::function<Guarded(Context &, const Tuple &)>>
+      steps; // operand from result, in the order of application
   Shape shape;
   std::vector<int64_t> values; // -1: padding or another operand
 };
@@ -376,9 +378,7 @@ void applyRandomOp(Chain &chain, std::mt19937 &rng) {
   int64_t count = static_cast<int64_t>(before.size());
   std::function<int64_t(const Point &)> read; // the value at a result's point
   size_t rank = old.size();
-  auto plain = [](auto f) {
-    return [f](Context &c, const Tuple &t) { return Guarded{f(c, t), {}}; };
-  };
+  auto plain = [](auto f) { return [f](Context &c, const Tuple &t) { return Guarded{f(c, t), {}}; }; };
   size_t d = rank ? static_cast<size_t>(pick(static_cast<int64_t>(rank))) : 0;
   switch (rank ? pick(9) : pick(2)) {
   case 0: { // unsqueeze
@@ -386,7 +386,8 @@ void applyRandomOp(Chain &chain, std::mt19937 &rng) {
       return;
     size_t at = static_cast<size_t>(pick(static_cast<int64_t>(rank) + 1));
     shape.insert(shape.begin() + static_cast<long>(at), 1);
-    chain.steps.push_back(plain([=](Context &, const Tuple &t) { return unsqueezeOperand(t, static_cast<int64_t>(at)); }));
+    chain.steps.push_back(
+        plain([=](Context &, const Tuple &t) { return unsqueezeOperand(t, static_cast<int64_t>(at)); }));
     read = [=](Point p) {
       p.erase(p.begin() + static_cast<long>(at));
       return before[static_cast<size_t>(offsetOf(p, old))];
