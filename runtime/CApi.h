@@ -37,8 +37,6 @@ template <class Body> int guarded(Body &&body) noexcept {
 }
 
 /// The handle that rl_unload releases. Null where memory ran out.
-inline rl_module *wrapModule(std::unique_ptr<Module> module) {
-  return new rl_module{std::move(module)};
-}
+inline rl_module *wrapModule(std::unique_ptr<Module> module) { return new rl_module{std::move(module)}; }
 
 } // namespace rl

@@ -58,7 +58,8 @@ Result<size_t> PackageModule::checkBind(std::string_view parameter, const void *
 }
 
 Status PackageModule::checkPointers(const void *const *inputs, void *const *outputs) const {
-  auto check = [](const void *pointer, const Requirement &need, const PackageTensor &tensor, const char *what) -> Status {
+  auto check = [](const void *pointer, const Requirement &need, const PackageTensor &tensor,
+                  const char *what) -> Status {
     if (need.empty)
       return {};
     if (!pointer)

@@ -182,16 +182,16 @@ void CpuModule::launchCopy(const Prepared &p) const {
   int64_t distance = std::abs(context.to - context.from);
   ThreadPool &pool = ThreadPool::global();
   // Memory that overlaps is copied by one thread, in memmove's order.
-  int64_t participants = distance < context.bytes ? 1 : std::clamp<int64_t>(p.bytes / kBytesPerThread, 1, pool.threads());
-  pool.run(
-      (context.bytes + piece - 1) / piece, static_cast<int>(participants),
-      [](void *opaque, int64_t first, int64_t end) -> int64_t {
-        auto *c = static_cast<Context *>(opaque);
-        std::memmove(c->to + first * piece, c->from + first * piece,
-                     static_cast<size_t>(std::min(end * piece, c->bytes) - first * piece));
-        return 0;
-      },
-      &context);
+  int64_t participants =
+      distance < context.bytes ? 1 : std::clamp<int64_t>(p.bytes / kBytesPerThread, 1, pool.threads());
+  pool.run((context.bytes + piece - 1) / piece, static_cast<int>(participants),
+           [](void *opaque, int64_t first, int64_t end) -> int64_t {
+             auto *c = static_cast<Context *>(opaque);
+             std::memmove(c->to + first * piece, c->from + first * piece,
+                          static_cast<size_t>(std::min(end * piece, c->bytes) - first * piece));
+             return 0;
+           },
+           &context);
 }
 
 Status CpuModule::run(const void *const *inputs, void *const *outputs, void *) {

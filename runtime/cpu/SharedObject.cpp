@@ -84,7 +84,8 @@ Result<std::unique_ptr<SharedObject>> SharedObject::open(const std::string &byte
   std::string path = std::string(folder && *folder ? folder : "/tmp") + "/ridgeline-XXXXXX";
   fd = ::mkstemp(path.data());
   if (fd < 0)
-    return deviceError("kernels.so cannot be opened: " + (problem.empty() ? std::string(std::strerror(errno)) : problem));
+    return deviceError("kernels.so cannot be opened: " +
+                       (problem.empty() ? std::string(std::strerror(errno)) : problem));
   void *handle = nullptr;
   if (writeAll(fd, bytes))
     handle = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);

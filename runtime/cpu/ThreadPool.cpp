@@ -86,14 +86,14 @@ ThreadPool &ThreadPool::global() {
 struct ThreadPool::Job {
   Body body;
   void *context;
-  int64_t count, size;             ///< size of a range
+  int64_t count, size; ///< size of a range
   int64_t ranges;
-  int places;                      ///< workers that may still join; guarded by the pool's mutex
+  int places; ///< workers that may still join; guarded by the pool's mutex
   std::atomic<int64_t> next{0};
-  std::atomic<int> active{0};      ///< workers in it; the caller is not counted
+  std::atomic<int> active{0};             ///< workers in it; the caller is not counted
   std::atomic<int64_t> failed{INT64_MAX}; ///< the first failing range so far
   std::mutex failureMutex;
-  int64_t failure = 0;             ///< its code
+  int64_t failure = 0; ///< its code
 
   void work() {
     DefaultFloatEnvironment environment;
@@ -188,7 +188,13 @@ int64_t ThreadPool::run(int64_t count, int participants, Body body, void *contex
     DefaultFloatEnvironment environment;
     return body(context, 0, count);
   }
-  Job job{.body = body, .context = context, .count = count, .size = 0, .ranges = 0, .places = participants - 1, .failureMutex = {}};
+  Job job{.body = body,
+          .context = context,
+          .count = count,
+          .size = 0,
+          .ranges = 0,
+          .places = participants - 1,
+          .failureMutex = {}};
   int64_t wanted = participants * kRangesPerThread;
   job.size = count / wanted + (count % wanted != 0);
   job.ranges = count / job.size + (count % job.size != 0);

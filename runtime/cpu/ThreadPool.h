@@ -45,11 +45,11 @@ private:
   const int threadCount;
   std::mutex mutex;
   std::condition_variable wake, done;
-  std::vector<Job *> jobs;          ///< guarded by mutex, as what follows
+  std::vector<Job *> jobs; ///< guarded by mutex, as what follows
   std::vector<std::thread *> workers;
   int sleeping = 0;
   bool stopping = false;
-  std::atomic<uint64_t> epoch{0};   ///< counts jobs; what a thread without work watches
+  std::atomic<uint64_t> epoch{0}; ///< counts jobs; what a thread without work watches
 };
 
 } // namespace rl

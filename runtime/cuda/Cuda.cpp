@@ -134,10 +134,11 @@ Result<CudaMemory> CudaMemory::allocate(size_t bytes) {
   if (cu::Result r = api->cuMemAlloc_v2(&made, bytes); r != kSuccess)
     return failure(*api, r, std::to_string(bytes) + " bytes of device memory cannot be had");
   out.bytes = bytes;
-  out.pointer = std::shared_ptr<const uint64_t>(new uint64_t(made), [api, context = scope.context()](const uint64_t *p) {
-    releaseIn(*api, context, [&] { api->cuMemFree_v2(*p); });
-    delete p;
-  });
+  out.pointer =
+      std::shared_ptr<const uint64_t>(new uint64_t(made), [api, context = scope.context()](const uint64_t *p) {
+        releaseIn(*api, context, [&] { api->cuMemFree_v2(*p); });
+        delete p;
+      });
   return out;
 }
 

@@ -19,17 +19,17 @@ namespace rl {
 bool cudaAvailable();
 
 struct CudaDevice {
-  std::string name;          ///< "NVIDIA H200"
+  std::string name; ///< "NVIDIA H200"
   int ordinal = 0;
-  int major = 0, minor = 0;  ///< compute capability
-  int sms = 0;               ///< multiprocessors
-  int clockKHz = 0;          ///< 0 where the driver does not tell
-  int memoryClockKHz = 0;    ///< 0 where the driver does not tell
+  int major = 0, minor = 0; ///< compute capability
+  int sms = 0;              ///< multiprocessors
+  int clockKHz = 0;         ///< 0 where the driver does not tell
+  int memoryClockKHz = 0;   ///< 0 where the driver does not tell
   int memoryBusBits = 0;
   int64_t l2Bytes = 0;
   int64_t sharedPerSm = 0, sharedPerBlock = 0; ///< bytes; per block: the most that a kernel can ask for
   int64_t memoryBytes = 0;
-  int driverVersion = 0;     ///< 13000 for CUDA 13.0
+  int driverVersion = 0; ///< 13000 for CUDA 13.0
 
   /// The target to compile for: "sm_80"; with the architecture's own features from 9.0 on: "sm_90a".
   std::string arch() const;

@@ -91,8 +91,8 @@ Status CudaModule::copyIn(CudaState &state, size_t index, const void *data, size
   auto from = static_cast<cu::DevicePtr>(reinterpret_cast<uintptr_t>(data));
   // Fails for host memory that the driver does not know.
   unsigned type = 0;
-  bool onDevice = api->cuPointerGetAttribute(&type, cu::kPointerMemoryType, from) == kSuccess &&
-                  type == cu::kMemoryTypeDevice;
+  bool onDevice =
+      api->cuPointerGetAttribute(&type, cu::kPointerMemoryType, from) == kSuccess && type == cu::kMemoryTypeDevice;
   r = onDevice ? api->cuMemcpy(to, from, bytes) : api->cuMemcpyHtoD_v2(to, data, bytes);
   if (r == kSuccess)
     r = api->cuStreamSynchronize(nullptr); // both may return before the copy has ended

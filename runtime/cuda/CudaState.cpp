@@ -52,14 +52,17 @@ Status CudaState::checkArch() const {
     return {}; // the driver will tell when it loads the code
   api.cuDeviceGetName(name, sizeof name - 1, device);
   int here = major * 10 + minor;
-  bool fits = suffix == "a" ? here == number : suffix == "f" ? here >= number && here / 10 == number / 10 : here >= number;
+  bool fits = suffix == "a"   ? here == number
+              : suffix == "f" ? here >= number && here / 10 == number / 10
+                              : here >= number;
   if (!fits)
     return unsupported({}, "the package is for " + arch + "; " + name + " is sm_" + std::to_string(here));
   return {};
 }
 
 Status CudaState::loadCode() {
-  bool elf = package.cubin.starts_with("\x7f" "ELF");
+  bool elf = package.cubin.starts_with("\x7f"
+                                       "ELF");
   cu::Result r = cu::kNotFound;
   if (elf) {
     r = api.cuModuleLoadDataEx(&code, package.cubin.data(), 0, nullptr, nullptr);
@@ -93,8 +96,8 @@ Result<cu::Function> CudaState::function(const std::string &name, const PackageL
   if (l.sharedBytes > kDefaultSharedBytes)
     if (cu::Result r = api.cuFuncSetAttribute(out, cu::kFuncMaxDynamicShared, static_cast<int>(l.sharedBytes));
         r != kSuccess)
-      return failure(api, r, "kernel '" + name + "' cannot have " + std::to_string(l.sharedBytes) +
-                                 " bytes of shared memory");
+      return failure(api, r,
+                     "kernel '" + name + "' cannot have " + std::to_string(l.sharedBytes) + " bytes of shared memory");
   if (l.cluster.x * l.cluster.y * l.cluster.z > kPortableCluster)
     if (cu::Result r = api.cuFuncSetAttribute(out, cu::kFuncNonPortableCluster, 1); r != kSuccess)
       return failure(api, r, "kernel '" + name + "' cannot have a cluster of more than 8 blocks");
@@ -184,7 +187,7 @@ CudaState::~CudaState() {
     return;
   cu::RelaxedCapture relaxed(api);
   if (api.cuCtxPushCurrent_v2(context) != kSuccess)
-    return; // the process is ending, or the context is gone, and the memory with it
+    return;               // the process is ending, or the context is gone, and the memory with it
   api.cuCtxSynchronize(); // nothing that is enqueued may use what is released here
   graph.reset();
   if (done)
@@ -216,8 +219,9 @@ Result<cu::DevicePtr> CudaState::parameter(size_t index) {
   cu::RelaxedCapture relaxed(api);
   if (cu::Result r = api.cuMemAlloc_v2(&parameters[index], bytes); r != kSuccess) {
     parameters[index] = 0;
-    return failure(api, r, std::to_string(bytes) + " bytes of device memory for parameter '" +
-                               package.parameters[index].name + "'");
+    return failure(api, r,
+                   std::to_string(bytes) + " bytes of device memory for parameter '" + package.parameters[index].name +
+                       "'");
   }
   for (uint32_t i = 0; i < package.buffers.size(); ++i)
     if (package.buffers[i].kind == PackageBuffer::Parameter && package.buffers[i].index == index)

@@ -18,8 +18,8 @@ struct CudaLaunch {
   const PackageLaunch *launch = nullptr;
   std::shared_ptr<const std::string> description;
   cu::Function function = nullptr, unaligned = nullptr;
-  std::vector<void *> params;       ///< the driver's kernelParams: addresses of slots in CudaState::pointers
-  std::vector<uint32_t> varying;    ///< buffers among the arguments whose place is the caller's
+  std::vector<void *> params;    ///< the driver's kernelParams: addresses of slots in CudaState::pointers
+  std::vector<uint32_t> varying; ///< buffers among the arguments whose place is the caller's
   cu::DevicePtr alignMask = 0;
   bool useUnaligned = false;
   bool hasCluster = false;
@@ -39,6 +39,11 @@ public:
   /// Takes over the current pointers and kernel of a launch.
   cu::Result update(size_t index, CudaLaunch &);
   cu::Result launch(cu::Stream);
+  /// The context is gone: nothing is released.
+  void abandon() {
+    graph = nullptr;
+    exec = nullptr;
+  }
 
 private:
   explicit CudaGraph(const cu::Api &api) : api(api) {}
@@ -59,7 +64,11 @@ public:
   bool isFor(cu::Context wanted) const { return context == wanted && id == contextId(api, wanted); }
   bool hasContext(cu::Context wanted) const { return context == wanted; }
   /// The context is gone, and with it all that lived in it: nothing is released.
-  void abandon() { context = nullptr; }
+  void abandon() {
+    context = nullptr;
+    if (graph)
+      graph->abandon();
+  }
 
   /// Device memory of a parameter, taken on first use.
   Result<cu::DevicePtr> parameter(size_t index);
@@ -92,15 +101,15 @@ private:
   cu::ModuleHandle code = nullptr;
   cu::DevicePtr arena = 0;
   std::vector<cu::DevicePtr> parameters;
-  std::vector<cu::DevicePtr> pointers;          ///< of each buffer; never resized, the launches point into it
-  std::vector<uint32_t> varying;                ///< buffers that are inputs or outputs
-  std::vector<std::vector<uint32_t>> users;     ///< of each buffer: places in `launches`
-  std::vector<CudaLaunch> launches;             ///< those that do something
-  std::vector<char> dirty;                      ///< launches with a pointer that changed
+  std::vector<cu::DevicePtr> pointers;      ///< of each buffer; never resized, the launches point into it
+  std::vector<uint32_t> varying;            ///< buffers that are inputs or outputs
+  std::vector<std::vector<uint32_t>> users; ///< of each buffer: places in `launches`
+  std::vector<CudaLaunch> launches;         ///< those that do something
+  std::vector<char> dirty;                  ///< launches with a pointer that changed
   bool anyDirty = false;
   std::unique_ptr<CudaGraph> graph;
   std::shared_ptr<const std::string> graphDescription;
-  cu::Event done = nullptr;                     ///< recorded after each run where runs share the arena
+  cu::Event done = nullptr; ///< recorded after each run where runs share the arena
   cu::Stream lastStream = nullptr;
   bool hasRun = false;
 };

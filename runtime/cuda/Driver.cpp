@@ -99,8 +99,7 @@ bool isSticky(Result r) {
   case 721: // CUDA_ERROR_TENSOR_MEMORY_LEAK
   case 999: // CUDA_ERROR_UNKNOWN
     return true;
-  default:
-    return false;
+  default: return false;
   }
 }
 
@@ -126,7 +125,9 @@ std::string errorText(const Api &api, Result r) {
   return out;
 }
 
-Error failure(const Api &api, Result r, const std::string &what) { return deviceError(what + ": " + errorText(api, r)); }
+Error failure(const Api &api, Result r, const std::string &what) {
+  return deviceError(what + ": " + errorText(api, r));
+}
 
 namespace {
 

@@ -108,7 +108,7 @@ static_assert(sizeof(KernelNodeParams) == 56);
                      unsigned blockZ, unsigned sharedBytes, Stream, void **params, void **extra))                      \
   X(cuMemAlloc_v2, (DevicePtr *, size_t bytes))                                                                        \
   X(cuMemFree_v2, (DevicePtr))                                                                                         \
-  X(cuMemGetInfo_v2, (size_t * free, size_t *total))                                                                   \
+  X(cuMemGetInfo_v2, (size_t *free, size_t *total))                                                                    \
   X(cuMemcpyHtoD_v2, (DevicePtr to, const void *from, size_t bytes))                                                   \
   X(cuMemcpyDtoH_v2, (void *to, DevicePtr from, size_t bytes))                                                         \
   X(cuMemcpy, (DevicePtr to, DevicePtr from, size_t bytes))                                                            \
@@ -126,8 +126,8 @@ static_assert(sizeof(KernelNodeParams) == 56);
   X(cuEventSynchronize, (Event))                                                                                       \
   X(cuEventElapsedTime, (float *milliseconds, Event start, Event end))                                                 \
   X(cuLinkCreate_v2, (unsigned count, int *options, void **values, LinkState *))                                       \
-  X(cuLinkAddData_v2, (LinkState, int type, void *data, size_t bytes, const char *name, unsigned count, int *options,  \
-                       void **values))                                                                                 \
+  X(cuLinkAddData_v2,                                                                                                  \
+    (LinkState, int type, void *data, size_t bytes, const char *name, unsigned count, int *options, void **values))    \
   X(cuLinkComplete, (LinkState, void **cubin, size_t *bytes))                                                          \
   X(cuLinkDestroy, (LinkState))
 #define RL_CUDA_OPTIONAL(X)                                                                                            \

@@ -69,13 +69,13 @@ OrderedJson json(const PackageLaunch &l) {
             {"to", l.args.size() > 0 ? l.args[0] : 0},
             {"from", l.args.size() > 1 ? l.args[1] : 0},
             {"label", l.label}};
-  OrderedJson out{{"kind", "kernel"},           {"kernel", l.kernel}, {"args", l.args},
-                  {"grid", json(l.grid)},       {"block", json(l.block)}, {"cluster", json(l.cluster)},
-                  {"blocks", l.blocks},         {"shared_bytes", l.sharedBytes}, {"align", l.align}};
+  OrderedJson out{
+      {"kind", "kernel"},       {"kernel", l.kernel},         {"args", l.args},     {"grid", json(l.grid)},
+      {"block", json(l.block)}, {"cluster", json(l.cluster)}, {"blocks", l.blocks}, {"shared_bytes", l.sharedBytes},
+      {"align", l.align}};
   if (!l.unalignedKernel.empty())
-    out["unaligned"] = {{"kernel", l.unalignedKernel},
-                        {"grid", json(l.unalignedGrid)},
-                        {"block", json(l.unalignedBlock)}};
+    out["unaligned"] = {
+        {"kernel", l.unalignedKernel}, {"grid", json(l.unalignedGrid)}, {"block", json(l.unalignedBlock)}};
   out["label"] = l.label;
   return out;
 }
@@ -202,8 +202,7 @@ void readTensors(Reader &r, const Json &top, const char *key, std::vector<Packag
       r.fail(where + "/dtype", "'" + dtype + "' is not an element type");
     if (const Json *shape = r.array(item, "shape", where, 8))
       for (const Json &extent : *shape)
-        t.type.shape.push_back(
-            r.integer(extent, where + "/shape/" + std::to_string(t.type.shape.size()), 0, kAny));
+        t.type.shape.push_back(r.integer(extent, where + "/shape/" + std::to_string(t.type.shape.size()), 0, kAny));
     out.push_back(std::move(t));
   }
 }
@@ -267,8 +266,8 @@ void readLaunches(Reader &r, const Json &top, std::vector<PackageLaunch> &out) {
       l.kernel = r.string(item, "kernel", where);
       if (const Json *args = r.array(item, "args", where, kMaxElements))
         for (const Json &arg : *args)
-          l.args.push_back(static_cast<uint32_t>(
-              r.integer(arg, where + "/args/" + std::to_string(l.args.size()), 0, most)));
+          l.args.push_back(
+              static_cast<uint32_t>(r.integer(arg, where + "/args/" + std::to_string(l.args.size()), 0, most)));
       l.grid = r.extent(item, "grid", where);
       l.block = r.extent(item, "block", where);
       l.cluster = r.extent(item, "cluster", where);
@@ -391,9 +390,9 @@ Result<Package> parseManifest(std::string_view text, std::map<std::string, FileR
   Reader r;
   int64_t version = r.integer(top, kManifestMark, "", 0, kAny);
   if (!r.failed() && version != kManifestVersion)
-    return unsupported(std::string("/") + kManifestMark,
-                       "package format " + std::to_string(version) + "; this runtime reads " +
-                           std::to_string(kManifestVersion));
+    return unsupported(std::string("/") + kManifestMark, "package format " + std::to_string(version) +
+                                                             "; this runtime reads " +
+                                                             std::to_string(kManifestVersion));
   Package p;
   if (r.object(top, "",
                {kManifestMark, "name", "version", "target", "arch", "inputs", "parameters", "outputs", "arena_bytes",

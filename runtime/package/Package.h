@@ -24,8 +24,8 @@ struct PackageTensor {
 /// A range of memory that launches read or write.
 struct PackageBuffer {
   enum Kind : uint8_t { Input, Parameter, Output, Arena } kind = Arena;
-  uint32_t index = 0;  ///< Input, Parameter, Output: place in the signature
-  int64_t offset = 0;  ///< Arena: bytes from the arena's start, a multiple of 256
+  uint32_t index = 0; ///< Input, Parameter, Output: place in the signature
+  int64_t offset = 0; ///< Arena: bytes from the arena's start, a multiple of 256
   int64_t bytes = 0;
 };
 
@@ -37,36 +37,36 @@ struct Extent3 {
 /// One kernel launch, or one copy of a buffer (an output that is an input).
 struct PackageLaunch {
   enum Kind : uint8_t { Kernel, Copy } kind = Kernel;
-  std::string kernel;              ///< symbol in the module
-  std::vector<uint32_t> args;      ///< buffers, in the order of the kernel's pointer parameters. Copy: {to, from}
+  std::string kernel;         ///< symbol in the module
+  std::vector<uint32_t> args; ///< buffers, in the order of the kernel's pointer parameters. Copy: {to, from}
   /// CUDA: grid of blocks. CPU: `blocks` independent blocks, spread over threads by the runtime; a kernel there has the
   /// type int32_t(void *const *args, int64_t firstBlock, int64_t endBlock) and returns 0, or 1 + the place in `args` of an
   /// index tensor that holds an index out of range.
   Extent3 grid, block, cluster;
   int64_t blocks = 1;
-  uint32_t sharedBytes = 0;        ///< dynamic shared memory
+  uint32_t sharedBytes = 0; ///< dynamic shared memory
   /// Where a pointer is not a multiple of `align` bytes, this other kernel runs instead (same arguments).
   uint32_t align = 1;
   std::string unalignedKernel;
   Extent3 unalignedGrid, unalignedBlock;
-  std::string label;               ///< for messages and traces: the nodes in it
+  std::string label; ///< for messages and traces: the nodes in it
 };
 
 struct Package {
   std::string name;
-  std::string version;             ///< of the compiler
-  std::string target;              ///< "cuda" or "cpu"
-  std::string arch;                ///< "sm_90a", "x86-64-v3"
+  std::string version; ///< of the compiler
+  std::string target;  ///< "cuda" or "cpu"
+  std::string arch;    ///< "sm_90a", "x86-64-v3"
   std::vector<PackageTensor> inputs, parameters, outputs;
   std::vector<PackageBuffer> buffers;
   int64_t arenaBytes = 0;
   std::vector<PackageLaunch> launches;
-  std::string ptx;                 ///< CUDA: text
-  std::string cubin;               ///< CUDA: machine code for the device it was loaded on, where known
-  std::string object;              ///< CPU: relocatable object, in memory only
-  std::string sharedObject;        ///< CPU: what a directory holds
-  std::string graph;               ///< the canonical graph, JSON
-  std::string explain;             ///< the decision record, JSON
+  std::string ptx;          ///< CUDA: text
+  std::string cubin;        ///< CUDA: machine code for the device it was loaded on, where known
+  std::string object;       ///< CPU: relocatable object, in memory only
+  std::string sharedObject; ///< CPU: what a directory holds
+  std::string graph;        ///< the canonical graph, JSON
+  std::string explain;      ///< the decision record, JSON
 };
 
 /// Checks everything that the runtime relies on: the signature (names, ranks, extents, sizes within 2^62 bytes), buffers

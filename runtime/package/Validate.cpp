@@ -31,7 +31,8 @@ bool isSymbol(std::string_view name) {
   if (name.empty() || name.size() > kMaxNameBytes || (name[0] >= '0' && name[0] <= '9'))
     return false;
   for (char c : name)
-    if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '$' || c == '.'))
+    if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '$' ||
+          c == '.'))
       return false;
   return true;
 }
@@ -67,8 +68,8 @@ Status checkBuffers(const Package &p) {
       if (b.offset < 0 || b.offset % 256 != 0)
         return invalid(at("buffers", i, "offset"), "the offset must be a multiple of 256, at least 0");
       if (b.bytes < 0 || b.bytes > p.arenaBytes || b.offset > p.arenaBytes - b.bytes)
-        return invalid(at("buffers", i), "the buffer does not lie within the arena's " + std::to_string(p.arenaBytes) +
-                                             " bytes");
+        return invalid(at("buffers", i),
+                       "the buffer does not lie within the arena's " + std::to_string(p.arenaBytes) + " bytes");
       continue;
     }
     if (b.kind > PackageBuffer::Arena)
@@ -109,8 +110,8 @@ Status checkCluster(const Extent3 &cluster, const Extent3 &grid, const std::stri
       uint64_t(cluster.x) * cluster.y * cluster.z > 16)
     return invalid(where, "kernel '" + kernel + "': cluster " + text(cluster) + " does not have 1 to 16 blocks");
   if (grid.x % cluster.x || grid.y % cluster.y || grid.z % cluster.z)
-    return invalid(where, "kernel '" + kernel + "': grid " + text(grid) + " is not a multiple of cluster " +
-                              text(cluster));
+    return invalid(where,
+                   "kernel '" + kernel + "': grid " + text(grid) + " is not a multiple of cluster " + text(cluster));
   return {};
 }
 
@@ -125,8 +126,8 @@ Status checkLaunch(const Package &p, size_t i) {
       return invalid(at("launches", i), "a copy has two buffers");
     const PackageBuffer &to = p.buffers[l.args[0]], &from = p.buffers[l.args[1]];
     if (to.bytes != from.bytes)
-      return invalid(at("launches", i), "a copy of " + std::to_string(from.bytes) + " bytes into " +
-                                            std::to_string(to.bytes));
+      return invalid(at("launches", i),
+                     "a copy of " + std::to_string(from.bytes) + " bytes into " + std::to_string(to.bytes));
     if (to.kind == PackageBuffer::Input || to.kind == PackageBuffer::Parameter)
       return invalid(at("launches", i, "to"), "inputs and parameters are not written");
     return {};
@@ -136,8 +137,8 @@ Status checkLaunch(const Package &p, size_t i) {
   if (!isSymbol(l.kernel))
     return invalid(at("launches", i, "kernel"), "not a kernel's name");
   if (l.args.size() > kMaxArgs)
-    return invalid(at("launches", i, "args"), std::to_string(l.args.size()) + " arguments are more than " +
-                                                  std::to_string(kMaxArgs));
+    return invalid(at("launches", i, "args"),
+                   std::to_string(l.args.size()) + " arguments are more than " + std::to_string(kMaxArgs));
   if (l.blocks < 0)
     return invalid(at("launches", i, "blocks"), "the number of blocks is negative");
   if (!std::has_single_bit(l.align) || l.align > 256)

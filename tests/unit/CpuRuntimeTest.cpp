@@ -123,7 +123,8 @@ Package gatherPackage(int64_t n) {
   p.arch = kArch;
   p.inputs = {{"table", {DType::F32, {1000}}}, {"ids/0~", {DType::I64, {n}}}};
   p.outputs = {{"y", {DType::F32, {n}}}};
-  p.buffers = {{PackageBuffer::Input, 0, 0, 4000}, {PackageBuffer::Input, 1, 0, n * 8}, {PackageBuffer::Output, 0, 0, n * 4}};
+  p.buffers = {
+      {PackageBuffer::Input, 0, 0, 4000}, {PackageBuffer::Input, 1, 0, n * 8}, {PackageBuffer::Output, 0, 0, n * 4}};
   p.launches = {kernel("gather", {0, 1, 2}, n / kBlock)};
   return p;
 }
@@ -274,6 +275,12 @@ TEST(ThreadPool, SeveralThreadsTakePart) {
   EXPECT_GE(seen.threads.size(), 2u);
 }
 
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define RL_NO_FORK 1 // ThreadSanitizer ends a fork's child that starts threads
+#endif
+#endif
+#ifndef RL_NO_FORK
 TEST(ThreadPool, AForksChildHasItsOwn) {
   auto work = [] {
     std::atomic<int64_t> sum{0};
@@ -298,6 +305,7 @@ TEST(ThreadPool, AForksChildHasItsOwn) {
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
   EXPECT_TRUE(work());
 }
+#endif
 
 #if defined(__x86_64__)
 TEST(ThreadPool, SubnormalsAreKeptWhateverTheCallerSet) {
@@ -479,8 +487,10 @@ TEST(CpuModule, CopiesAndEmptyTensors) {
   p.inputs = {{"x", {DType::U8, {n}}}, {"e", {DType::F32, {0, 7}}}};
   p.parameters = {{"pe", {DType::F32, {0}}}};
   p.outputs = {{"x", {DType::U8, {n}}}, {"e", {DType::F32, {0, 7}}}};
-  p.buffers = {{PackageBuffer::Input, 0, 0, n}, {PackageBuffer::Output, 0, 0, n},
-               {PackageBuffer::Input, 1, 0, 0}, {PackageBuffer::Output, 1, 0, 0}};
+  p.buffers = {{PackageBuffer::Input, 0, 0, n},
+               {PackageBuffer::Output, 0, 0, n},
+               {PackageBuffer::Input, 1, 0, 0},
+               {PackageBuffer::Output, 1, 0, 0}};
   PackageLaunch copy;
   copy.kind = PackageLaunch::Copy;
   copy.args = {1, 0};
@@ -687,7 +697,8 @@ TEST(CApi, WrongArgumentsAreErrorsNeverCrashes) {
   out = junk;
   EXPECT_EQ(rl_load("/nonexistent/package", &out), RL_INVALID);
   EXPECT_EQ(out, nullptr);
-  EXPECT_NE(std::string(rl_last_error()).find("/nonexistent/package/manifest.json"), std::string::npos) << rl_last_error();
+  EXPECT_NE(std::string(rl_last_error()).find("/nonexistent/package/manifest.json"), std::string::npos)
+      << rl_last_error();
   EXPECT_EQ(rl_load("", &out), RL_INVALID);
   rl_unload(nullptr);
 

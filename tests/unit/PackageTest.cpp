@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Package directories: what is written comes back, what is damaged is refused, and replacing a directory is all or nothing.
-#include "runtime/Module.h"
 #include "runtime/package/Package.h"
+#include "runtime/Module.h"
 
 #include <gtest/gtest.h>
 
@@ -46,9 +46,9 @@ Package sample() {
   p.inputs = {{"x", {DType::BF16, {4, 8}}}, {"empty", {DType::F32, {0, 3}}}};
   p.parameters = {{"w", {DType::F8E4M3, {16, 8}}}};
   p.outputs = {{"y", {DType::F32, {}}}, {"x", {DType::BF16, {4, 8}}}};
-  p.buffers = {{PackageBuffer::Input, 0, 0, 64},   {PackageBuffer::Input, 1, 0, 0},
+  p.buffers = {{PackageBuffer::Input, 0, 0, 64},      {PackageBuffer::Input, 1, 0, 0},
                {PackageBuffer::Parameter, 0, 0, 128}, {PackageBuffer::Output, 0, 0, 4},
-               {PackageBuffer::Output, 1, 0, 64},  {PackageBuffer::Arena, 0, 256, 100}};
+               {PackageBuffer::Output, 1, 0, 64},     {PackageBuffer::Arena, 0, 256, 100}};
   p.arenaBytes = 512;
   PackageLaunch k;
   k.kernel = "ffn_0";
@@ -69,7 +69,9 @@ Package sample() {
   c.label = "x";
   p.launches = {k, c};
   p.ptx = ".version 8.0\n";
-  p.cubin = std::string("\x7f" "ELF\0\x01\xff", 7);
+  p.cubin = std::string("\x7f"
+                        "ELF\0\x01\xff",
+                        7);
   p.graph = "{\"ridgeline\": 1}";
   p.explain = "{}";
   return p;
@@ -242,7 +244,8 @@ TEST(Package, WritersAtTheSameTimeLeaveOneWholePackage) {
     // A reader that opens files one by one may meet two generations; the checksums must tell it so.
     while (!stop) {
       auto p = readPackage(folder / "pkg");
-      if (p && p->name != sample().name && p->graph != std::string(10000, static_cast<char>('a' + p->name.back() - '0')))
+      if (p && p->name != sample().name &&
+          p->graph != std::string(10000, static_cast<char>('a' + p->name.back() - '0')))
         ++torn;
     }
   });
@@ -258,7 +261,8 @@ TEST(Package, WritersAtTheSameTimeLeaveOneWholePackage) {
 
 TEST(Package, MissingAndUnusableDirectories) {
   TemporaryFolder folder;
-  for (const std::string &path : {folder / "missing", std::string(""), std::string("/dev/null"), std::string("/proc")}) {
+  for (const std::string &path :
+       {folder / "missing", std::string(""), std::string("/dev/null"), std::string("/proc")}) {
     auto p = readPackage(path);
     ASSERT_FALSE(p) << path;
     EXPECT_EQ(p.error().code, Code::Invalid) << path;
@@ -363,9 +367,10 @@ TEST_P(PackageDamage, IsRefusedWithItsPlace) {
 INSTANTIATE_TEST_SUITE_P(
     All, PackageDamage,
     ::testing::Values(
-        Damage{"/ridgeline_package", "2", "/ridgeline_package"}, Damage{"/ridgeline_package", "1.0", "/ridgeline_package"},
-        Damage{"/ridgeline_package", nullptr, ""}, Damage{"/extra", "1", ""}, Damage{"/name", "1", "/name"},
-        Damage{"/name", nullptr, ""}, Damage{"/target", "\"tpu\"", "/target"}, Damage{"/inputs", "{}", "/inputs"},
+        Damage{"/ridgeline_package", "2", "/ridgeline_package"},
+        Damage{"/ridgeline_package", "1.0", "/ridgeline_package"}, Damage{"/ridgeline_package", nullptr, ""},
+        Damage{"/extra", "1", ""}, Damage{"/name", "1", "/name"}, Damage{"/name", nullptr, ""},
+        Damage{"/target", "\"tpu\"", "/target"}, Damage{"/inputs", "{}", "/inputs"},
         Damage{"/inputs/0", "1", "/inputs/0"}, Damage{"/inputs/0/extra", "1", "/inputs/0"},
         Damage{"/inputs/0/dtype", "\"f64\"", "/inputs/0/dtype"}, Damage{"/inputs/0/dtype", "0", "/inputs/0/dtype"},
         Damage{"/inputs/0/name", "\"\"", "/inputs/0/name"}, Damage{"/inputs/0/name", "\"w\"", "/parameters/0/name"},
@@ -391,10 +396,11 @@ INSTANTIATE_TEST_SUITE_P(
         Damage{"/launches/0/kernel", "\"0a\"", "/launches/0/kernel"},
         Damage{"/launches/0/args/1", "6", "/launches/0/args"}, Damage{"/launches/0/args/1", "-1", "/launches/0/args/1"},
         Damage{"/launches/0/args/1", "4294967296", "/launches/0/args/1"},
-        Damage{"/launches/0/grid", "[1,1]", "/launches/0/grid"}, Damage{"/launches/0/grid/0", "2147483648", "/launches/0"},
-        Damage{"/launches/0/grid/1", "65536", "/launches/0"}, Damage{"/launches/0/grid/2", "65536", "/launches/0"},
-        Damage{"/launches/0/block/0", "0", "/launches/0"}, Damage{"/launches/0/block/0", "1025", "/launches/0"},
-        Damage{"/launches/0/block/2", "65", "/launches/0"}, Damage{"/launches/0/block", "[512,2,2]", "/launches/0"},
+        Damage{"/launches/0/grid", "[1,1]", "/launches/0/grid"},
+        Damage{"/launches/0/grid/0", "2147483648", "/launches/0"}, Damage{"/launches/0/grid/1", "65536", "/launches/0"},
+        Damage{"/launches/0/grid/2", "65536", "/launches/0"}, Damage{"/launches/0/block/0", "0", "/launches/0"},
+        Damage{"/launches/0/block/0", "1025", "/launches/0"}, Damage{"/launches/0/block/2", "65", "/launches/0"},
+        Damage{"/launches/0/block", "[512,2,2]", "/launches/0"},
         Damage{"/launches/0/cluster/0", "0", "/launches/0/cluster"},
         Damage{"/launches/0/cluster/0", "2", "/launches/0/cluster"},
         Damage{"/launches/0/cluster", "[16,16,16]", "/launches/0/cluster"},

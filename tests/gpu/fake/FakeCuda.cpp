@@ -63,6 +63,9 @@ thread_local std::vector<Context> contexts;
 thread_local int captureMode = 0;
 unsigned long long nextId = 1;
 std::vector<Context> freeHandles;
+std::set<const void *>
+    alive;                ///< what was made and not destroyed; what dies with a context stays here, so it is no leak
+std::set<Stream> streams; ///< made here; tests pass other values too, which only name a stream
 ContextHandle primary{0};
 double clockNow = 0;
 bool initialised = false;
@@ -134,7 +137,7 @@ Result perform(rl::fake::Launch l) {
   return kSuccess;
 }
 
-rl::fake::Launch describe(const GraphNodeHandle &n, Stream stream) {
+[[maybe_unused]] rl::fake::Launch describe(const GraphNodeHandle &n, Stream stream) {
   const KernelNodeParams &p = n.params;
   return {p.function->name,
           {p.gridX, p.gridY, p.gridZ},
@@ -148,8 +151,11 @@ rl::fake::Launch describe(const GraphNodeHandle &n, Stream stream) {
 
 Context makeContext() {
   std::lock_guard lock(control().mutex);
-  if (freeHandles.empty())
-    return new ContextHandle{nextId++};
+  if (freeHandles.empty()) {
+    auto *made = new ContextHandle{nextId++};
+    alive.insert(made);
+    return made;
+  }
   Context c = freeHandles.back();
   freeHandles.pop_back();
   c->id = nextId++;
@@ -182,12 +188,10 @@ EXPORT Result cuDriverGetVersion(int *version) {
   return kSuccess;
 }
 EXPORT Result cuGetErrorName(Result code, const char **name) {
-  static const std::map<int, const char *> names = {{1, "CUDA_ERROR_INVALID_VALUE"},
-                                                    {2, "CUDA_ERROR_OUT_OF_MEMORY"},
-                                                    {100, "CUDA_ERROR_NO_DEVICE"},
-                                                    {218, "CUDA_ERROR_INVALID_PTX"},
-                                                    {700, "CUDA_ERROR_ILLEGAL_ADDRESS"},
-                                                    {900, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"}};
+  static const std::map<int, const char *> names = {
+      {1, "CUDA_ERROR_INVALID_VALUE"},     {2, "CUDA_ERROR_OUT_OF_MEMORY"},
+      {100, "CUDA_ERROR_NO_DEVICE"},       {218, "CUDA_ERROR_INVALID_PTX"},
+      {700, "CUDA_ERROR_ILLEGAL_ADDRESS"}, {900, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"}};
   auto it = names.find(code);
   if (it == names.end())
     return kInvalidValue;
@@ -274,7 +278,10 @@ EXPORT Result cuModuleLoadDataEx(ModuleHandle *out, const void *image, unsigned 
   ENTER(cuModuleLoadDataEx);
   NEED_CONTEXT;
   const char *bytes = static_cast<const char *>(image);
-  bool elf = std::memcmp(bytes, "\x7f" "ELF", 4) == 0;
+  bool elf = std::memcmp(bytes,
+                         "\x7f"
+                         "ELF",
+                         4) == 0;
   if (elf && !control().cubinFits)
     return kNoBinaryForGpu;
   if (!elf && std::strstr(bytes, "broken")) {
@@ -287,11 +294,13 @@ EXPORT Result cuModuleLoadDataEx(ModuleHandle *out, const void *image, unsigned 
   // After an ELF magic the fake's machine code goes on as PTX, and calls its kernels by the same names.
   parsePtx(bytes + (elf ? 4 : 0), *made);
   ++control().liveModules;
+  alive.insert(made);
   *out = made;
   return kSuccess;
 }
 EXPORT Result cuModuleUnload(ModuleHandle m) {
   ENTER(cuModuleUnload);
+  alive.erase(m);
   delete m;
   --control().liveModules;
   return kSuccess;
@@ -370,7 +379,8 @@ EXPORT Result cuMemsetD8Async(DevicePtr p, unsigned char value, size_t count, St
 EXPORT Result cuPointerGetAttribute(void *value, int attribute, DevicePtr p) {
   ENTER(cuPointerGetAttribute);
   auto it = control().memory.upper_bound(p);
-  if (attribute != kPointerMemoryType || it == control().memory.begin() || p >= std::prev(it)->first + std::prev(it)->second)
+  if (attribute != kPointerMemoryType || it == control().memory.begin() ||
+      p >= std::prev(it)->first + std::prev(it)->second)
     return kInvalidValue;
   *static_cast<unsigned *>(value) = kMemoryTypeDevice;
   return kSuccess;
@@ -379,11 +389,13 @@ EXPORT Result cuStreamCreate(Stream *out, unsigned) {
   ENTER(cuStreamCreate);
   NEED_CONTEXT;
   *out = new StreamHandle{contexts.back()};
+  streams.insert(*out);
   ++control().liveStreams;
   return kSuccess;
 }
 EXPORT Result cuStreamDestroy_v2(Stream s) {
   ENTER(cuStreamDestroy_v2);
+  streams.erase(s);
   delete s;
   --control().liveStreams;
   return kSuccess;
@@ -405,11 +417,13 @@ EXPORT Result cuEventCreate(Event *out, unsigned) {
   ENTER(cuEventCreate);
   NEED_CONTEXT;
   *out = new EventHandle;
+  alive.insert(*out);
   ++control().liveEvents;
   return kSuccess;
 }
 EXPORT Result cuEventDestroy_v2(Event e) {
   ENTER(cuEventDestroy_v2);
+  alive.erase(e);
   delete e;
   --control().liveEvents;
   return kSuccess;
@@ -438,7 +452,8 @@ EXPORT Result cuLinkCreate_v2(unsigned count, int *options, void **values, LinkS
       (*out)->log = static_cast<char *>(values[i]);
   return kSuccess;
 }
-EXPORT Result cuLinkAddData_v2(LinkState s, int type, void *data, size_t bytes, const char *, unsigned, int *, void **) {
+EXPORT Result cuLinkAddData_v2(LinkState s, int type, void *data, size_t bytes, const char *, unsigned, int *,
+                               void **) {
   ENTER(cuLinkAddData_v2);
   const char *text = static_cast<const char *>(data);
   if (type != kJitInputPtx || bytes == 0 || text[bytes - 1] != '\0')
@@ -447,7 +462,9 @@ EXPORT Result cuLinkAddData_v2(LinkState s, int type, void *data, size_t bytes, 
     std::strcpy(s->log, control().log.c_str());
     return kInvalidPtx;
   }
-  s->image = std::string("\x7f" "ELF") + text;
+  s->image = std::string("\x7f"
+                         "ELF") +
+             text;
   return kSuccess;
 }
 EXPORT Result cuLinkComplete(LinkState s, void **cubin, size_t *bytes) {
@@ -470,6 +487,8 @@ EXPORT Result cuCtxGetId(Context c, unsigned long long *id) {
 }
 EXPORT Result cuStreamGetCtx(Stream s, Context *out) {
   ENTER(cuStreamGetCtx);
+  if (!streams.contains(s))
+    return kInvalidValue;
   *out = s->context;
   return kSuccess;
 }
@@ -481,8 +500,14 @@ EXPORT Result cuThreadExchangeStreamCaptureMode(int *mode) {
 EXPORT Result cuLaunchKernelEx(const LaunchConfig *c, Function f, void **params, void **) {
   ENTER(cuLaunchKernelEx);
   NEED_CONTEXT;
-  rl::fake::Launch l{f->name, {c->gridX, c->gridY, c->gridZ}, {c->blockX, c->blockY, c->blockZ}, c->sharedBytes,
-                     {1, 1, 1}, c->stream, values(f, params), false};
+  rl::fake::Launch l{f->name,
+                     {c->gridX, c->gridY, c->gridZ},
+                     {c->blockX, c->blockY, c->blockZ},
+                     c->sharedBytes,
+                     {1, 1, 1},
+                     c->stream,
+                     values(f, params),
+                     false};
   for (unsigned i = 0; i < c->attributeCount; ++i)
     if (c->attributes[i].id == kAttributeClusterDimension)
       std::copy_n(c->attributes[i].value.cluster, 3, l.cluster);
@@ -495,16 +520,19 @@ EXPORT Result cuMemcpyPeer(DevicePtr to, Context, DevicePtr from, Context, size_
 EXPORT Result cuGraphCreate(Graph *out, unsigned) {
   ENTER(cuGraphCreate);
   *out = new GraphHandle;
+  alive.insert(*out);
   ++control().liveGraphs;
   return kSuccess;
 }
 EXPORT Result cuGraphDestroy(Graph g) {
   ENTER(cuGraphDestroy);
+  alive.erase(g);
   delete g;
   --control().liveGraphs;
   return kSuccess;
 }
-EXPORT Result cuGraphAddKernelNode(GraphNode *out, Graph g, const GraphNode *deps, size_t count, const KernelNodeParams *p) {
+EXPORT Result cuGraphAddKernelNode(GraphNode *out, Graph g, const GraphNode *deps, size_t count,
+                                   const KernelNodeParams *p) {
   ENTER(cuGraphAddKernelNode);
   // A chain: the one dependency is the node before.
   if (count != (g->nodes.empty() ? 0u : 1u) || (count && deps[0] != g->nodes.back().get()))
@@ -526,6 +554,7 @@ EXPORT Result cuGraphKernelNodeSetAttribute(GraphNode n, int attribute, const La
 EXPORT Result cuGraphInstantiateWithFlags(GraphExec *out, Graph g, unsigned long long) {
   ENTER(cuGraphInstantiateWithFlags);
   *out = new GraphExecHandle;
+  alive.insert(*out);
   for (auto &n : g->nodes) {
     (*out)->places[n.get()] = (*out)->nodes.size();
     (*out)->nodes.push_back(*n);
@@ -550,6 +579,7 @@ EXPORT Result cuGraphLaunch(GraphExec e, Stream stream) {
 }
 EXPORT Result cuGraphExecDestroy(GraphExec e) {
   ENTER(cuGraphExecDestroy);
+  alive.erase(e);
   delete e;
   --control().liveGraphs;
   return kSuccess;

@@ -34,7 +34,7 @@ struct Control {
   int capturing = 0;                           ///< of every stream; forbids allocation unless the thread is relaxed
   int major = 9, minor = 0;
   bool cubinFits = true;
-  std::string log;                             ///< what the PTX compiler writes when it fails
+  std::string log; ///< what the PTX compiler writes when it fails
   int liveModules = 0, liveGraphs = 0, liveEvents = 0, liveStreams = 0, retained = 0;
 
   void reset() {
@@ -57,10 +57,10 @@ struct Control {
 /// What the library exports besides the driver's functions.
 struct Exports {
   Control *control;
-  cu::Context (*makeContext)();          ///< a context of a caller's own; not current yet
-  void (*destroyContext)(cu::Context);   ///< its handle goes to the next one made
-  void (*setCurrent)(cu::Context);       ///< replaces the thread's stack of contexts; null empties it
-  int (*depth)();                        ///< of the thread's stack
+  cu::Context (*makeContext)();        ///< a context of a caller's own; not current yet
+  void (*destroyContext)(cu::Context); ///< its handle goes to the next one made
+  void (*setCurrent)(cu::Context);     ///< replaces the thread's stack of contexts; null empties it
+  int (*depth)();                      ///< of the thread's stack
 };
 using GetExports = Exports (*)();
 inline constexpr const char *kExportsSymbol = "rlFakeCudaExports";
