@@ -61,7 +61,7 @@ int mathArity(MathFn fn);
 const char *mathName(MathFn fn);
 
 /// Emits the code of fn(args) at the builder's insertion point and returns its result, of the operands' type. Every operand
-/// is f32 or vector<Nxf32>, all alike. Uses arith, math (fma, sqrt, floor, roundeven, trunc, absf, copysign), vector, scf (a
+/// is f32 or vector<Nxf32>, all alike. Uses arith, math (fma, sqrt, floor, trunc, absf), vector, scf (a
 /// branch in sin and cos, a loop in fmod and its kin) and, on NVPTX, LLVM intrinsics; no fast-math flag, no contraction.
 /// Cannot fail.
 mlir::Value expandMath(mlir::OpBuilder &builder, mlir::Location loc, MathFn fn, mlir::ValueRange args, Rounding rounding,

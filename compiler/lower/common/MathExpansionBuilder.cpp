@@ -10,6 +10,8 @@
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/BuiltinTypes.h"
 
+#include <limits>
+
 using namespace mlir;
 
 namespace rl::mathx {
@@ -121,7 +123,6 @@ F abs(F a) { return emit<math::AbsFOp>(a); }
 F sqrt(F a) { return emit<math::SqrtOp>(a); }
 F floor(F a) { return emit<math::FloorOp>(a); }
 F trunc(F a) { return emit<math::TruncOp>(a); }
-F copysign(F magnitude, F sign) { return emit<math::CopySignOp>(magnitude, sign); }
 B lt(F a, F b) { return compare(arith::CmpFPredicate::OLT, a, b); }
 B lt(F a, float b) { return lt(a, a.emitter->f(b)); }
 B gt(F a, float b) { return compare(arith::CmpFPredicate::OGT, a, a.emitter->f(b)); }
@@ -141,6 +142,8 @@ F atLeast(F x, float bound) {
   F limit = x.emitter->f(bound);
   return x.emitter->target.nvptx ? emit<arith::MaximumFOp>(x, limit) : select(lt(x, limit), limit, x);
 }
+
+F orSign(F value, F sign) { return fromBits(bits(value) | (bits(sign) & std::numeric_limits<int32_t>::min())); }
 
 I bits(F a) { return convert<arith::BitcastOp, 1>(a, a.emitter->builder.getI32Type()); }
 F fromBits(I a) { return convert<arith::BitcastOp, 0>(a, a.emitter->builder.getF32Type()); }

@@ -75,7 +75,9 @@ F abs(F);
 F sqrt(F); ///< correctly rounded
 F floor(F);
 F trunc(F);
-F copysign(F magnitude, F sign);
+/// `value` with the sign bit set where that of `sign` is: copysign for a value whose sign bit is not set where `sign`'s is not.
+/// Integers, because LLVM moves a copysign to the other side of a conversion to 16 bits, where it costs ten instructions.
+F orSign(F value, F sign);
 /// Comparisons are ordered: false where an operand is NaN. ne() is unordered: true there.
 B lt(F, F);
 B lt(F, float);

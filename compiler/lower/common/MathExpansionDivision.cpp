@@ -67,7 +67,7 @@ F fmodF32(F a, F b) {
 
   I half = shrS(ny.e, 1);
   F r = em.wrap(loop.getResult(0)) * powerOfTwo(half) * powerOfTwo(ny.e - half); // exact, in subnormals too
-  F result = copysign(select(lt(x, y), x, r), a);
+  F result = orSign(select(lt(x, y), x, r), a);
   B defined = lt(x, kInfinity) & gt(y, 0.0f);
   return select(defined, result, kNan);
 }
@@ -77,7 +77,7 @@ F remainderF32(F a, F b) {
   B opposite = ltS(bits(r) ^ bits(b), 0);
   F moved = select(opposite, r + b, r);
   // A zero takes the divisor's sign.
-  return select(eq(r, 0.0f), copysign(r, b), moved);
+  return select(eq(r, 0.0f), orSign(a.emitter->f(0.0f), b), moved);
 }
 
 // floor of the quotient itself, then rounded. With q the rounded quotient and n = floor(q), the quotient is n + rest / b for

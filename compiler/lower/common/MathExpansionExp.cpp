@@ -85,7 +85,7 @@ F timesSigmoid(F x, F magnitude, const Scaled &e) {
   B negative = isNegative(x);
   F r = reciprocal(e.value() + 1.0f);
   F result = select(negative, e.timesPartial(magnitude), x) * r;
-  F signedResult = copysign(result * select(negative, e.s2, 1.0f), x);
+  F signedResult = orSign(result * select(negative, e.s2, 1.0f), x);
   return select(eq(x, -__builtin_inff()), __builtin_nanf(""), signedResult);
 }
 
@@ -111,7 +111,7 @@ F expm1F32(F x) {
   F p = fma(y.r * y.r, horner(y.r, kExpm1), y.r);
   F h = powerOfTwo(y.t, -1);
   F sum = fma(h, p, h - 0.5f);
-  return copysign(sum + sum, x);
+  return orSign(sum + sum, x);
 }
 
 F tanhF32(F x) {
@@ -124,7 +124,7 @@ F tanhF32(F x) {
   Reduced y = reduce(limited + limited);
   F e = fma(y.r, horner(y.r, kExp), 1.0f) * powerOfTwo(y.t);
   F large = fma(reciprocal(e + 1.0f), -2.0f, 1.0f);
-  return copysign(select(lt(a, 0.65f), small, large), x);
+  return orSign(select(lt(a, 0.65f), small, large), x);
 }
 
 F sigmoidF32(F x) {
@@ -155,7 +155,7 @@ F erfF32(F x) {
   F a = abs(x);
   F small = fma(a, horner(a * a, kSmall), a);
   F large = 1.0f - exp2Normal(horner(atMost(a, 4.0f), kLarge));
-  return copysign(select(lt(a, 1.0f), small, large), x);
+  return orSign(select(lt(a, 1.0f), small, large), x);
 }
 
 F geluErfF32(F x) {
@@ -176,7 +176,7 @@ F geluErfF32(F x) {
   F dLow = (2.0f - d) + a;
   w = fma(fma(-w, dLow, fma(-d, w, a)), t, w); // a / (a + 2), nearly correctly rounded
   F q = e.timesPartial(w * horner(t, kMills));
-  F large = copysign(fma(-q, e.s2, positivePart(x)), x);
+  F large = orSign(fma(-q, e.s2, positivePart(x)), x);
   return select(lt(abs(x), 1.0f), small, large);
 }
 
@@ -211,7 +211,7 @@ F tanh16(F x) {
   F square = a * a;
   F small = fma(a * square, horner(square, kTanh), a);
   F large = fma(rcpFtz(ex2Ftz(a * (2 * kLog2E)) + 1.0f), -2.0f, 1.0f);
-  return copysign(select(lt(a, 0.5f), small, large), x);
+  return orSign(select(lt(a, 0.5f), small, large), x);
 }
 
 namespace {
@@ -281,7 +281,7 @@ F erf16(F x) {
   F a = abs(x);
   F small = fma(a, horner(a * a, kSmall), a);
   F large = 1.0f - ex2Ftz(horner(atMost(a, 4.0f), kLarge));
-  return copysign(select(lt(a, 1.0f), small, large), x);
+  return orSign(select(lt(a, 1.0f), small, large), x);
 }
 
 F geluErf16(F x, bool bf16) {
@@ -297,7 +297,7 @@ F geluErf16(F x, bool bf16) {
   F e = ex2Ftz(bf16 ? fma(exponent, x, 24.0f) : exponent * x);
   F t = rcpFtz(a + 3.0f);
   F q = a * t * (bf16 ? horner(t, kBF16) : horner(t, kF16));
-  return copysign(fma(-q, e, positivePart(x)), x);
+  return orSign(fma(-q, e, positivePart(x)), x);
 }
 
 } // namespace rl::mathx

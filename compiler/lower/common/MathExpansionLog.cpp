@@ -60,7 +60,7 @@ F log1pF32(F x) {
   // by a change of the exponent bits is exact: n is not 0 only where |x| >= 1/3. From n = 127 on, 2^-n counts as 0.
   I exponent = (bits(x + 1.0f) - kTwoThirds) & static_cast<int32_t>(0xff800000);
   F f = fromBits(bits(x) - exponent) + (fromBits(maxS(x.emitter->i(0x3f800000) - exponent, 0)) - 1.0f);
-  F result = copysign(fma(toFloat(exponent) * 0x1p-23f, kLn2, logNearOne(f)), x);
+  F result = orSign(fma(toFloat(exponent) * 0x1p-23f, kLn2, logNearOne(f)), x);
   B inside = lt(abs(x), kInfinity);
   F special = select(lt(x, -1.0f), kNan, select(eq(x, -1.0f), -kInfinity, x));
   return select(inside & gt(x, -1.0f), result, special);
@@ -127,7 +127,7 @@ F powF32(F x, F y) {
   F halfY = y * 0.5f;
   B integer = eq(trunc(y), y);
   B odd = integer & ne(trunc(halfY), halfY);
-  F result = select(odd, copysign(magnitude, x), magnitude);
+  F result = select(odd, orSign(magnitude, x), magnitude);
   B undefined = lt(x, 0.0f) & gt(x, -kInfinity) & !integer;
   result = select(undefined | isNan(x) | isNan(y), kNan, result);
   B minusOne = eq(x, -1.0f) & eq(abs(y), kInfinity);

@@ -124,7 +124,7 @@ F atan2F32(F y, F x) {
   r = select(steep, halfPi - (r - halfPiLow), r);
   B left = ltS(bits(x), 0); // -0 too
   r = select(left, 2 * halfPi - (r - 2 * halfPiLow), r);
-  return select(isNan(x) | isNan(y), std::numeric_limits<float>::quiet_NaN(), copysign(r, y));
+  return select(isNan(x) | isNan(y), std::numeric_limits<float>::quiet_NaN(), orSign(r, y));
 }
 
 } // namespace rl::mathx
