@@ -14,8 +14,8 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 std::vector<int64_t> batchOf(const std::vector<int64_t> &shape) { return {shape.begin(), shape.end() - 2}; }
 
-/// One query's scores to its weights. A key that a mask excludes has `masked` set: it takes no part at all, whatever its
-/// value and its score are. With no key left the weights are all 0; with keys left it is softmax.
+/// One query's scores to its weights. A key that a mask excludes has `masked` set: it takes no part at all, whatever
+/// its value and its score are. With no key left the weights are all 0; with keys left it is softmax.
 void weigh(std::vector<double> &scores, const std::vector<char> &masked) {
   double top = -kInfinity, sum = 0;
   for (size_t s = 0; s < scores.size(); ++s)
@@ -32,13 +32,14 @@ void weigh(std::vector<double> &scores, const std::vector<char> &masked) {
 
 } // namespace
 
-/// q [..., L, E], k [..., S, E], v [..., S, D], mask broadcast to [..., L, S]; result [..., L, D]. `causal` keeps key j for
-/// query i where j <= i, counted from the first of each, as PyTorch does where L and S differ.
+/// q [..., L, E], k [..., S, E], v [..., S, D], mask broadcast to [..., L, S]; result [..., L, D]. `causal` keeps key j
+/// for query i where j <= i, counted from the first of each, as PyTorch does where L and S differ.
 Status evalAttention(Call &c) {
   const Tensor &q = *c.in[0], &k = *c.in[1], &v = *c.in[2];
   const Tensor *mask = c.in.size() > 3 ? c.in[3] : nullptr;
   Tensor &y = c.out[0];
-  const int64_t L = q.shape[q.shape.size() - 2], E = q.shape.back(), S = k.shape[k.shape.size() - 2], D = v.shape.back();
+  const int64_t L = q.shape[q.shape.size() - 2], E = q.shape.back(), S = k.shape[k.shape.size() - 2],
+                D = v.shape.back();
   std::vector<float> scratchQ, scratchK, scratchV, scratchM;
   const std::vector<float> &vq = asFloats(q, scratchQ), &vk = asFloats(k, scratchK), &vv = asFloats(v, scratchV);
   const bool keeps = mask && mask->dtype == DType::Bool;
@@ -51,7 +52,8 @@ Status evalAttention(Call &c) {
   batchOffsets(batch, batchOf(q.shape), batchOf(k.shape), offsetQ, offsetK);
   std::vector<int64_t> maskShape = batch;
   maskShape.insert(maskShape.end(), {L, S});
-  const std::vector<int64_t> maskStrides = mask ? broadcastStrides(mask->shape, maskShape) : std::vector<int64_t>(maskShape.size());
+  const std::vector<int64_t> maskStrides =
+      mask ? broadcastStrides(mask->shape, maskShape) : std::vector<int64_t>(maskShape.size());
   const std::vector<int64_t> vStrides = broadcastStrides(batchOf(v.shape), batch);
   {
     const std::vector<int64_t> strides[2] = {vStrides, {maskStrides.begin(), maskStrides.end() - 2}};
@@ -68,7 +70,8 @@ Status evalAttention(Call &c) {
   std::vector<double> scores(static_cast<size_t>(S)), result(static_cast<size_t>(D));
   std::vector<char> masked(static_cast<size_t>(S));
   for (size_t b = 0; b < offsetQ.size(); ++b) {
-    const float *pq = vq.data() + offsetQ[b] * L * E, *pk = vk.data() + offsetK[b] * S * E, *pv = vv.data() + offsetV[b] * S * D;
+    const float *pq = vq.data() + offsetQ[b] * L * E, *pk = vk.data() + offsetK[b] * S * E,
+                *pv = vv.data() + offsetV[b] * S * D;
     for (int64_t s = 0; s < S; ++s)
       for (int64_t e = 0; e < E; ++e)
         keys[static_cast<size_t>(e * S + s)] = pk[s * E + e];
@@ -122,8 +125,8 @@ Status evalLoss(Call &c) {
     if (target == c.attrs().ignoreIndex)
       continue; // 0
     if (target < 0 || target >= V)
-      return c.error("target " + std::to_string(target) + " at position [" + std::to_string(m) + "] is out of range: there are " +
-                     std::to_string(V) + " classes");
+      return c.error("target " + std::to_string(target) + " at position [" + std::to_string(m) +
+                     "] is out of range: there are " + std::to_string(V) + " classes");
     const float *row = x.data() + m * V;
     double top = -kInfinity, sum = 0;
     for (int64_t j = 0; j < V; ++j)

@@ -45,9 +45,9 @@ float minimum(float a, float b) {
   return a < b ? a : b;
 }
 
-/// The quotient itself rounded down, not its f32 rounding: f64 holds enough of the quotient of two f32 to tell on which side
-/// of an integer it lies. At infinities as Python, NumPy and PyTorch have it, so that a = b * floor_divide + remainder where
-/// that has a meaning: an infinite dividend gives NaN, an infinite divisor of the other sign -1.
+/// The quotient itself rounded down, not its f32 rounding: f64 holds enough of the quotient of two f32 to tell on which
+/// side of an integer it lies. At infinities as Python, NumPy and PyTorch have it, so that a = b * floor_divide +
+/// remainder where that has a meaning: an infinite dividend gives NaN, an infinite divisor of the other sign -1.
 float floorDivide(float a, float b) {
   if (std::isinf(a) && b != 0)
     return std::numeric_limits<float>::quiet_NaN();
@@ -157,89 +157,59 @@ template <class F> void logical(Call &c, F f) {
 Status evalBinary(Call &c) {
   using enum OpKind;
   switch (c.node.op) {
-  case LogicalAnd:
-    return logical(c, [](int64_t a, int64_t b) { return a & b; }), Status();
-  case LogicalOr:
-    return logical(c, [](int64_t a, int64_t b) { return a | b; }), Status();
-  case LogicalXor:
-    return logical(c, [](int64_t a, int64_t b) { return a ^ b; }), Status();
-  default:
-    break;
+  case LogicalAnd: return logical(c, [](int64_t a, int64_t b) { return a & b; }), Status();
+  case LogicalOr: return logical(c, [](int64_t a, int64_t b) { return a | b; }), Status();
+  case LogicalXor: return logical(c, [](int64_t a, int64_t b) { return a ^ b; }), Status();
+  default: break;
   }
   const DType type = computeType(c.node.op, operandTypes(c));
   switch (c.node.op) {
-  case Eq:
-    return compare(c, type, [](auto a, auto b) { return a == b; }), Status();
-  case Ne:
-    return compare(c, type, [](auto a, auto b) { return a != b; }), Status();
-  case Lt:
-    return compare(c, type, [](auto a, auto b) { return a < b; }), Status();
-  case Le:
-    return compare(c, type, [](auto a, auto b) { return a <= b; }), Status();
-  case Gt:
-    return compare(c, type, [](auto a, auto b) { return a > b; }), Status();
-  case Ge:
-    return compare(c, type, [](auto a, auto b) { return a >= b; }), Status();
-  default:
-    break;
+  case Eq: return compare(c, type, [](auto a, auto b) { return a == b; }), Status();
+  case Ne: return compare(c, type, [](auto a, auto b) { return a != b; }), Status();
+  case Lt: return compare(c, type, [](auto a, auto b) { return a < b; }), Status();
+  case Le: return compare(c, type, [](auto a, auto b) { return a <= b; }), Status();
+  case Gt: return compare(c, type, [](auto a, auto b) { return a > b; }), Status();
+  case Ge: return compare(c, type, [](auto a, auto b) { return a >= b; }), Status();
+  default: break;
   }
   if (isFloat(c.out[0].dtype)) {
     switch (c.node.op) {
-    case Add:
-      return onFloats(c, [](float a, float b) { return a + b; }), Status();
-    case Sub:
-      return onFloats(c, [](float a, float b) { return a - b; }), Status();
-    case Mul:
-      return onFloats(c, [](float a, float b) { return a * b; }), Status();
-    case Div:
-      return onFloats(c, [](float a, float b) { return a / b; }), Status();
-    case FloorDivide:
-      return onFloats(c, [](float a, float b) { return floorDivide(a, b); }), Status();
-    case Fmod:
-      return onFloats(c, [](float a, float b) { return std::fmod(a, b); }), Status();
-    case Remainder:
-      return onFloats(c, [](float a, float b) { return remainder(a, b); }), Status();
-    case Pow:
-      return onFloats(c, [](float a, float b) { return power(a, b); }), Status();
-    case Atan2:
-      return onFloats(c, arcTangent), Status();
-    case Maximum:
-      return onFloats(c, maximum), Status();
-    case Minimum:
-      return onFloats(c, minimum), Status();
-    default:
-      break;
+    case Add: return onFloats(c, [](float a, float b) { return a + b; }), Status();
+    case Sub: return onFloats(c, [](float a, float b) { return a - b; }), Status();
+    case Mul: return onFloats(c, [](float a, float b) { return a * b; }), Status();
+    case Div: return onFloats(c, [](float a, float b) { return a / b; }), Status();
+    case FloorDivide: return onFloats(c, [](float a, float b) { return floorDivide(a, b); }), Status();
+    case Fmod: return onFloats(c, [](float a, float b) { return std::fmod(a, b); }), Status();
+    case Remainder: return onFloats(c, [](float a, float b) { return remainder(a, b); }), Status();
+    case Pow: return onFloats(c, [](float a, float b) { return power(a, b); }), Status();
+    case Atan2: return onFloats(c, arcTangent), Status();
+    case Maximum: return onFloats(c, maximum), Status();
+    case Minimum: return onFloats(c, minimum), Status();
+    default: break;
     }
   } else {
     using U = uint64_t;
     using I = int64_t;
     switch (c.node.op) {
     case Add:
-      return onIntegers(c, type, [](I a, I b) { return static_cast<I>(static_cast<U>(a) + static_cast<U>(b)); }), Status();
+      return onIntegers(c, type, [](I a, I b) { return static_cast<I>(static_cast<U>(a) + static_cast<U>(b)); }),
+             Status();
     case Sub:
-      return onIntegers(c, type, [](I a, I b) { return static_cast<I>(static_cast<U>(a) - static_cast<U>(b)); }), Status();
+      return onIntegers(c, type, [](I a, I b) { return static_cast<I>(static_cast<U>(a) - static_cast<U>(b)); }),
+             Status();
     case Mul:
-      return onIntegers(c, type, [](I a, I b) { return static_cast<I>(static_cast<U>(a) * static_cast<U>(b)); }), Status();
-    case FloorDivide:
-      return onIntegers(c, type, [](I a, I b) { return floorDivide(a, b); }), Status();
-    case Fmod:
-      return onIntegers(c, type, modulo), Status();
-    case Remainder:
-      return onIntegers(c, type, [](I a, I b) { return remainder(a, b); }), Status();
-    case Pow:
-      return onIntegers(c, type, [](I a, I b) { return power(a, b); }), Status();
-    case Maximum:
-      return onIntegers(c, type, [](I a, I b) { return std::max(a, b); }), Status();
-    case Minimum:
-      return onIntegers(c, type, [](I a, I b) { return std::min(a, b); }), Status();
-    case BitwiseAnd:
-      return onIntegers(c, type, [](I a, I b) { return a & b; }), Status();
-    case BitwiseOr:
-      return onIntegers(c, type, [](I a, I b) { return a | b; }), Status();
-    case BitwiseXor:
-      return onIntegers(c, type, [](I a, I b) { return a ^ b; }), Status();
-    default:
-      break;
+      return onIntegers(c, type, [](I a, I b) { return static_cast<I>(static_cast<U>(a) * static_cast<U>(b)); }),
+             Status();
+    case FloorDivide: return onIntegers(c, type, [](I a, I b) { return floorDivide(a, b); }), Status();
+    case Fmod: return onIntegers(c, type, modulo), Status();
+    case Remainder: return onIntegers(c, type, [](I a, I b) { return remainder(a, b); }), Status();
+    case Pow: return onIntegers(c, type, [](I a, I b) { return power(a, b); }), Status();
+    case Maximum: return onIntegers(c, type, [](I a, I b) { return std::max(a, b); }), Status();
+    case Minimum: return onIntegers(c, type, [](I a, I b) { return std::min(a, b); }), Status();
+    case BitwiseAnd: return onIntegers(c, type, [](I a, I b) { return a & b; }), Status();
+    case BitwiseOr: return onIntegers(c, type, [](I a, I b) { return a | b; }), Status();
+    case BitwiseXor: return onIntegers(c, type, [](I a, I b) { return a ^ b; }), Status();
+    default: break;
     }
   }
   return unsupported(c.node.pointer(), std::string("the interpreter has no ") + opInfo(c.node.op).name + " for " +
@@ -249,15 +219,16 @@ Status evalBinary(Call &c) {
 Status evalWhere(Call &c) {
   Tensor &y = c.out[0];
   const Tensor &a = *c.in[1], &b = *c.in[2];
-  const std::vector<int64_t> strides[3] = {broadcastStrides(c.in[0]->shape, y.shape), broadcastStrides(a.shape, y.shape),
-                                           broadcastStrides(b.shape, y.shape)};
+  const std::vector<int64_t> strides[3] = {broadcastStrides(c.in[0]->shape, y.shape),
+                                           broadcastStrides(a.shape, y.shape), broadcastStrides(b.shape, y.shape)};
   const std::vector<int64_t> condition = truths(*c.in[0]);
   auto select = [&](const auto &va, const auto &vb, auto &result) {
     auto *out = result.data();
     forEachRow(y.shape, strides, [&](const int64_t *offset, int64_t n, const int64_t *step) {
       for (int64_t j = 0; j < n; ++j) {
         bool first = condition[static_cast<size_t>(offset[0] + j * step[0])] != 0;
-        *out++ = first ? va[static_cast<size_t>(offset[1] + j * step[1])] : vb[static_cast<size_t>(offset[2] + j * step[2])];
+        *out++ =
+            first ? va[static_cast<size_t>(offset[1] + j * step[1])] : vb[static_cast<size_t>(offset[2] + j * step[2])];
       }
     });
   };
@@ -296,7 +267,8 @@ Status evalClamp(Call &c) {
     }
     return {};
   }
-  int64_t low = least ? scalarInteger(DType::I64, *least) : INT64_MIN, high = most ? scalarInteger(DType::I64, *most) : INT64_MAX;
+  int64_t low = least ? scalarInteger(DType::I64, *least) : INT64_MIN,
+          high = most ? scalarInteger(DType::I64, *most) : INT64_MAX;
   for (size_t e = 0; e < x.i.size(); ++e)
     y.i[e] = wrapTo(y.dtype, std::min(std::max(x.i[e], low), high));
   return {};

@@ -16,9 +16,10 @@ namespace {
 
 constexpr uint32_t kF32Infinity = 0x7f800000u;
 
-/// The code, without a sign, of the nearest value of a format with `manBits` mantissa bits and exponent bias `bias`, ties to
-/// even, as if its exponent had no upper end: the caller deals with codes past its largest. `magnitude` is the bits of a
-/// finite, non-negative f32. A carry out of the mantissa goes on into the exponent, which is what rounding up means.
+/// The code, without a sign, of the nearest value of a format with `manBits` mantissa bits and exponent bias `bias`,
+/// ties to even, as if its exponent had no upper end: the caller deals with codes past its largest. `magnitude` is the
+/// bits of a finite, non-negative f32. A carry out of the mantissa goes on into the exponent, which is what rounding up
+/// means.
 uint32_t roundMagnitude(uint32_t magnitude, int manBits, int bias) {
   int exponent = static_cast<int>(magnitude >> 23);
   if (exponent == 0) // a subnormal f32 lies below half of the least subnormal of every format handled here
@@ -76,8 +77,9 @@ template <class T> T saturateTo(double value) {
   return static_cast<T>(value);
 }
 
-/// The f32 next to `value` towards zero, with its last bit set where it is not `value` itself (round to odd). Rounding that
-/// to a format with at least two bits less gives what rounding `value` would have given (Boldo and Melquiond, 2008).
+/// The f32 next to `value` towards zero, with its last bit set where it is not `value` itself (round to odd). Rounding
+/// that to a format with at least two bits less gives what rounding `value` would have given (Boldo and Melquiond,
+/// 2008).
 float roundToOdd(double value) {
   float nearest = static_cast<float>(value);
   if (static_cast<double>(nearest) == value || std::isnan(value))
@@ -190,91 +192,56 @@ uint8_t f32ToF8e8m0(float value) {
 
 double loadElement(const void *data, DType dtype, int64_t i) {
   switch (dtype) {
-  case DType::F32:
-    return loadAs<float>(data, i);
-  case DType::F16:
-    return f16ToF32(loadAs<uint16_t>(data, i));
-  case DType::BF16:
-    return bf16ToF32(loadAs<uint16_t>(data, i));
-  case DType::F8E4M3:
-    return f8e4m3ToF32(loadAs<uint8_t>(data, i));
-  case DType::F8E5M2:
-    return f8e5m2ToF32(loadAs<uint8_t>(data, i));
-  case DType::F8E8M0:
-    return f8e8m0ToF32(loadAs<uint8_t>(data, i));
-  default:
-    return static_cast<double>(loadInteger(data, dtype, i));
+  case DType::F32: return loadAs<float>(data, i);
+  case DType::F16: return f16ToF32(loadAs<uint16_t>(data, i));
+  case DType::BF16: return bf16ToF32(loadAs<uint16_t>(data, i));
+  case DType::F8E4M3: return f8e4m3ToF32(loadAs<uint8_t>(data, i));
+  case DType::F8E5M2: return f8e5m2ToF32(loadAs<uint8_t>(data, i));
+  case DType::F8E8M0: return f8e8m0ToF32(loadAs<uint8_t>(data, i));
+  default: return static_cast<double>(loadInteger(data, dtype, i));
   }
 }
 
 void storeElement(void *data, DType dtype, int64_t i, double value, bool saturate) {
   switch (dtype) {
-  case DType::F32:
-    return storeAs<float>(data, i, static_cast<float>(value));
-  case DType::F16:
-    return storeAs<uint16_t>(data, i, f32ToF16(roundToOdd(value)));
-  case DType::BF16:
-    return storeAs<uint16_t>(data, i, f32ToBf16(roundToOdd(value)));
-  case DType::F8E4M3:
-    return storeAs<uint8_t>(data, i, f32ToF8e4m3(roundToOdd(value), saturate));
-  case DType::F8E5M2:
-    return storeAs<uint8_t>(data, i, f32ToF8e5m2(roundToOdd(value), saturate));
-  case DType::F8E8M0:
-    return storeAs<uint8_t>(data, i, f32ToF8e8m0(roundToOdd(value)));
-  case DType::I8:
-    return storeAs<int8_t>(data, i, saturateTo<int8_t>(value));
-  case DType::U8:
-    return storeAs<uint8_t>(data, i, saturateTo<uint8_t>(value));
-  case DType::I32:
-    return storeAs<int32_t>(data, i, saturateTo<int32_t>(value));
-  case DType::I64:
-    return storeAs<int64_t>(data, i, saturateTo<int64_t>(value));
-  case DType::Bool:
-    return storeAs<uint8_t>(data, i, value != 0); // NaN is not zero
+  case DType::F32: return storeAs<float>(data, i, static_cast<float>(value));
+  case DType::F16: return storeAs<uint16_t>(data, i, f32ToF16(roundToOdd(value)));
+  case DType::BF16: return storeAs<uint16_t>(data, i, f32ToBf16(roundToOdd(value)));
+  case DType::F8E4M3: return storeAs<uint8_t>(data, i, f32ToF8e4m3(roundToOdd(value), saturate));
+  case DType::F8E5M2: return storeAs<uint8_t>(data, i, f32ToF8e5m2(roundToOdd(value), saturate));
+  case DType::F8E8M0: return storeAs<uint8_t>(data, i, f32ToF8e8m0(roundToOdd(value)));
+  case DType::I8: return storeAs<int8_t>(data, i, saturateTo<int8_t>(value));
+  case DType::U8: return storeAs<uint8_t>(data, i, saturateTo<uint8_t>(value));
+  case DType::I32: return storeAs<int32_t>(data, i, saturateTo<int32_t>(value));
+  case DType::I64: return storeAs<int64_t>(data, i, saturateTo<int64_t>(value));
+  case DType::Bool: return storeAs<uint8_t>(data, i, value != 0); // NaN is not zero
   }
 }
 
 int64_t loadInteger(const void *data, DType dtype, int64_t i) {
   switch (dtype) {
-  case DType::I8:
-    return loadAs<int8_t>(data, i);
-  case DType::U8:
-    return loadAs<uint8_t>(data, i);
-  case DType::I32:
-    return loadAs<int32_t>(data, i);
-  case DType::I64:
-    return loadAs<int64_t>(data, i);
-  case DType::Bool:
-    return loadAs<uint8_t>(data, i) != 0;
-  default:
-    return saturateTo<int64_t>(loadElement(data, dtype, i));
+  case DType::I8: return loadAs<int8_t>(data, i);
+  case DType::U8: return loadAs<uint8_t>(data, i);
+  case DType::I32: return loadAs<int32_t>(data, i);
+  case DType::I64: return loadAs<int64_t>(data, i);
+  case DType::Bool: return loadAs<uint8_t>(data, i) != 0;
+  default: return saturateTo<int64_t>(loadElement(data, dtype, i));
   }
 }
 
 void storeInteger(void *data, DType dtype, int64_t i, int64_t value) {
   switch (dtype) {
-  case DType::F32:
-    return storeAs<float>(data, i, static_cast<float>(value));
-  case DType::F16:
-    return storeAs<uint16_t>(data, i, f32ToF16(roundToOdd(value)));
-  case DType::BF16:
-    return storeAs<uint16_t>(data, i, f32ToBf16(roundToOdd(value)));
-  case DType::F8E4M3:
-    return storeAs<uint8_t>(data, i, f32ToF8e4m3(roundToOdd(value), true));
-  case DType::F8E5M2:
-    return storeAs<uint8_t>(data, i, f32ToF8e5m2(roundToOdd(value), true));
-  case DType::F8E8M0:
-    return storeAs<uint8_t>(data, i, f32ToF8e8m0(roundToOdd(value)));
-  case DType::I8:
-    return storeAs<int8_t>(data, i, static_cast<int8_t>(value));
-  case DType::U8:
-    return storeAs<uint8_t>(data, i, static_cast<uint8_t>(value));
-  case DType::I32:
-    return storeAs<int32_t>(data, i, static_cast<int32_t>(value));
-  case DType::I64:
-    return storeAs<int64_t>(data, i, value);
-  case DType::Bool:
-    return storeAs<uint8_t>(data, i, value != 0);
+  case DType::F32: return storeAs<float>(data, i, static_cast<float>(value));
+  case DType::F16: return storeAs<uint16_t>(data, i, f32ToF16(roundToOdd(value)));
+  case DType::BF16: return storeAs<uint16_t>(data, i, f32ToBf16(roundToOdd(value)));
+  case DType::F8E4M3: return storeAs<uint8_t>(data, i, f32ToF8e4m3(roundToOdd(value), true));
+  case DType::F8E5M2: return storeAs<uint8_t>(data, i, f32ToF8e5m2(roundToOdd(value), true));
+  case DType::F8E8M0: return storeAs<uint8_t>(data, i, f32ToF8e8m0(roundToOdd(value)));
+  case DType::I8: return storeAs<int8_t>(data, i, static_cast<int8_t>(value));
+  case DType::U8: return storeAs<uint8_t>(data, i, static_cast<uint8_t>(value));
+  case DType::I32: return storeAs<int32_t>(data, i, static_cast<int32_t>(value));
+  case DType::I64: return storeAs<int64_t>(data, i, value);
+  case DType::Bool: return storeAs<uint8_t>(data, i, value != 0);
   }
 }
 

@@ -21,8 +21,8 @@ Status check(Call &c, const Tensor &indices, int64_t extent) {
   for (size_t e = 0; e < indices.i.size(); ++e)
     if (indices.i[e] < 0 || indices.i[e] >= extent)
       return c.error("index " + std::to_string(indices.i[e]) + " at position " +
-                     str(coordinates(indices.shape, static_cast<int64_t>(e))) + " is out of range: there are " +
-                     std::to_string(extent) + " rows");
+                     str(coordinates(indices.shape, static_cast<int64_t>(e))) + " is out of range for an extent of " +
+                     std::to_string(extent));
   return {};
 }
 

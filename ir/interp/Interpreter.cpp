@@ -9,6 +9,8 @@
 #include "ir/interp/Tensor.h"
 
 #include <cstring>
+#include <new>
+#include <stdexcept>
 
 namespace rl {
 namespace {
@@ -29,20 +31,12 @@ Tensor load(const HostTensor &host) {
   Tensor t(host.type);
   const void *data = host.data.data();
   switch (host.type.dtype) {
-  case DType::F32:
-    convertAll<float>(data, t.f, [](float v) { return v; });
-    break;
-  case DType::F16:
-    convertAll<uint16_t>(data, t.f, f16ToF32);
-    break;
-  case DType::BF16:
-    convertAll<uint16_t>(data, t.f, bf16ToF32);
-    break;
+  case DType::F32: convertAll<float>(data, t.f, [](float v) { return v; }); break;
+  case DType::F16: convertAll<uint16_t>(data, t.f, f16ToF32); break;
+  case DType::BF16: convertAll<uint16_t>(data, t.f, bf16ToF32); break;
   case DType::F8E4M3:
   case DType::F8E5M2:
-  case DType::F8E8M0:
-    convertAll<uint8_t>(data, t.codes, [](uint8_t v) { return v; });
-    break;
+  case DType::F8E8M0: convertAll<uint8_t>(data, t.codes, [](uint8_t v) { return v; }); break;
   default:
     for (size_t e = 0; e < t.i.size(); ++e)
       t.i[e] = loadInteger(data, host.type.dtype, static_cast<int64_t>(e));
@@ -64,20 +58,12 @@ HostTensor store(const Tensor &t) {
     }
   };
   switch (t.dtype) {
-  case DType::F32:
-    each(t.f, [](float v) { return v; });
-    break;
-  case DType::F16:
-    each(t.f, f32ToF16);
-    break;
-  case DType::BF16:
-    each(t.f, f32ToBf16);
-    break;
+  case DType::F32: each(t.f, [](float v) { return v; }); break;
+  case DType::F16: each(t.f, f32ToF16); break;
+  case DType::BF16: each(t.f, f32ToBf16); break;
   case DType::F8E4M3:
   case DType::F8E5M2:
-  case DType::F8E8M0:
-    each(t.codes, [](uint8_t v) { return v; });
-    break;
+  case DType::F8E8M0: each(t.codes, [](uint8_t v) { return v; }); break;
   default:
     for (size_t e = 0; e < t.i.size(); ++e)
       storeInteger(data, t.dtype, static_cast<int64_t>(e), t.i[e]);
@@ -99,27 +85,17 @@ Status evaluate(Call &c) {
   switch (opInfo(c.node.op).cls) {
   case OpClass::Unary:
     return c.node.op == OpKind::Cast ? evalCast(c) : c.node.op == OpKind::Clamp ? evalClamp(c) : evalUnary(c);
-  case OpClass::Binary:
-    return evalBinary(c);
-  case OpClass::Ternary:
-    return evalWhere(c);
+  case OpClass::Binary: return evalBinary(c);
+  case OpClass::Ternary: return evalWhere(c);
   case OpClass::Shape:
-  case OpClass::Creation:
-    return evalLayout(c);
-  case OpClass::Reduction:
-    return evalReduction(c);
-  case OpClass::Norm:
-    return evalNorm(c);
-  case OpClass::Matrix:
-    return evalMatmul(c);
-  case OpClass::Indexing:
-    return evalIndexing(c);
-  case OpClass::Attention:
-    return evalAttention(c);
-  case OpClass::Loss:
-    return evalLoss(c);
-  case OpClass::Quant:
-    return c.node.op == OpKind::ScaledMatmul ? evalScaledMatmul(c) : evalQuant(c);
+  case OpClass::Creation: return evalLayout(c);
+  case OpClass::Reduction: return evalReduction(c);
+  case OpClass::Norm: return evalNorm(c);
+  case OpClass::Matrix: return evalMatmul(c);
+  case OpClass::Indexing: return evalIndexing(c);
+  case OpClass::Attention: return evalAttention(c);
+  case OpClass::Loss: return evalLoss(c);
+  case OpClass::Quant: return c.node.op == OpKind::ScaledMatmul ? evalScaledMatmul(c) : evalQuant(c);
   }
   return unsupported(c.node.pointer(), "the interpreter does not know this op");
 }
@@ -127,9 +103,10 @@ Status evaluate(Call &c) {
 /// The interpreter's run of one graph.
 class Run {
 public:
-  Run(const Graph &graph, const std::vector<HostTensor> &inputs, const std::vector<HostTensor> &parameters, bool keepF32)
-      : graph(graph), inputs(inputs), parameters(parameters), held(graph.values.size()), present(graph.values.size(), 0),
-        readers(graph.values.size(), 0), live(graph.nodes.size(), 0),
+  Run(const Graph &graph, const std::vector<HostTensor> &inputs, const std::vector<HostTensor> &parameters,
+      bool keepF32)
+      : graph(graph), inputs(inputs), parameters(parameters), held(graph.values.size()),
+        present(graph.values.size(), 0), readers(graph.values.size(), 0), live(graph.nodes.size(), 0),
         keepF32(keepF32 && !graph.strict) {}
 
   Result<std::vector<HostTensor>> operator()(const std::function<void(size_t, size_t)> &progress) {
@@ -270,7 +247,13 @@ Result<std::vector<HostTensor>> interpret(const Graph &graph, const std::vector<
                                           const std::vector<HostTensor> &parameters,
                                           const std::function<void(size_t, size_t)> &progress,
                                           Intermediates intermediates) {
-  return Run(graph, inputs, parameters, intermediates == Intermediates::KeepF32)(progress);
+  try {
+    return Run(graph, inputs, parameters, intermediates == Intermediates::KeepF32)(progress);
+  } catch (const std::bad_alloc &) {
+    return deviceError("not enough memory for the tensors of " + graph.name);
+  } catch (const std::length_error &) {
+    return deviceError("not enough memory for the tensors of " + graph.name);
+  }
 }
 
 } // namespace rl

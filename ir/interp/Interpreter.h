@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // The reference interpreter: the meaning of every op of the format. Plain loops, no fusion, no shared code with the
-// emitters. Every node's result is rounded to its type, as a library that runs op by op would have it, unless the caller
-// asks for what a fused kernel may do instead.
+// emitters. Every node's result is rounded to its type, as a library that runs op by op would have it, unless the
+// caller asks for what a fused kernel may do instead.
 #pragma once
 
 #include "ir/graph/Graph.h"
@@ -20,18 +20,19 @@ struct HostTensor {
   std::vector<std::byte> data;
 };
 
-/// What becomes of a 16-bit float result on its way to the next node. The format lets fused graphs do either; strict graphs
-/// always round.
+/// What becomes of a 16-bit float result on its way to the next node. The format lets fused graphs do either; strict
+/// graphs always round.
 enum class Intermediates : uint8_t {
   Rounded, ///< rounded to its type, as if every node stored its result
   KeepF32, ///< keeps f32 precision until a cast, a graph output or a quantised op (which reads storage) rounds it
 };
 
-/// Runs the graph; nodes that no output needs are not run. `inputs` and `parameters` in the graph's order, with the graph's
-/// types. Errors: Code::Invalid with the node's pointer for an index or a target out of range, and with "/tensor" for a
-/// tensor of another type than the graph's; Code::Unsupported for a gradient request, a precision mode other than
-/// "keep", or a node pinned to a type that is not f32, f16 or bf16. A pinned node has its float operands and results rounded
-/// to the type that it is pinned to. `progress` (may be empty) is told nodes done and in all.
+/// Runs the graph; nodes that no output needs are not run. `inputs` and `parameters` in the graph's order, with the
+/// graph's types. Errors: Code::Invalid with the node's pointer for an index or a target out of range, and with
+/// "/tensor" for a tensor of another type than the graph's; Code::Unsupported for a gradient request, a precision mode
+/// other than "keep", or a node pinned to a type that is not f32, f16 or bf16; Code::Device where memory runs out. A
+/// pinned node has its float operands and results rounded to the type that it is pinned to. `progress` (may be empty)
+/// is told nodes done and in all.
 Result<std::vector<HostTensor>> interpret(const Graph &, const std::vector<HostTensor> &inputs,
                                           const std::vector<HostTensor> &parameters,
                                           const std::function<void(size_t, size_t)> &progress = {},

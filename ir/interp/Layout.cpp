@@ -11,8 +11,8 @@ namespace rl::interp {
 namespace {
 
 /// to[toStart + index * toStrides] = from[fromStart + index * fromStrides] for every index within `shape`.
-void copyStrided(Tensor &to, int64_t toStart, const std::vector<int64_t> &toStrides, const Tensor &from, int64_t fromStart,
-                 const std::vector<int64_t> &fromStrides, const std::vector<int64_t> &shape) {
+void copyStrided(Tensor &to, int64_t toStart, const std::vector<int64_t> &toStrides, const Tensor &from,
+                 int64_t fromStart, const std::vector<int64_t> &fromStrides, const std::vector<int64_t> &shape) {
   const std::vector<int64_t> strides[2] = {toStrides, fromStrides};
   withElements(to, from, [&](auto &target, const auto &source) {
     auto *t = target.data() + toStart;
@@ -56,8 +56,8 @@ void cat(Call &c) {
   int64_t at = 0;
   for (const Tensor *x : c.in) {
     if (x->size() != 0)
-      copyStrided(y, at * strides[dim], strides, x->dtype == y.dtype ? *x : convert(*x, y.dtype), 0, stridesOf(x->shape),
-                  x->shape);
+      copyStrided(y, at * strides[dim], strides, x->dtype == y.dtype ? *x : convert(*x, y.dtype), 0,
+                  stridesOf(x->shape), x->shape);
     at += x->shape[dim];
   }
 }
@@ -104,16 +104,11 @@ Status evalLayout(Call &c) {
   const Attrs &a = c.attrs();
   Tensor &y = c.out[0];
   switch (c.node.op) {
-  case Full:
-    return fill(y, a.value), Status();
-  case Iota:
-    return iota(c), Status();
-  case Cat:
-    return cat(c), Status();
-  case Pad:
-    return pad(c), Status();
-  default:
-    break;
+  case Full: return fill(y, a.value), Status();
+  case Iota: return iota(c), Status();
+  case Cat: return cat(c), Status();
+  case Pad: return pad(c), Status();
+  default: break;
   }
   // The others read x by strides: y[index] = x[start + index * strides].
   const Tensor &x = *c.in[0];
@@ -123,15 +118,12 @@ Status evalLayout(Call &c) {
   switch (c.node.op) {
   case Reshape:
   case Unsqueeze:
-  case Squeeze:
-    return withElements(y, x, [](auto &to, const auto &from) { to = from; }), Status();
+  case Squeeze: return withElements(y, x, [](auto &to, const auto &from) { to = from; }), Status();
   case Permute:
     for (int64_t d : a.dims)
       strides.push_back(own[static_cast<size_t>(d)]);
     break;
-  case Expand:
-    strides = broadcastStrides(x.shape, y.shape);
-    break;
+  case Expand: strides = broadcastStrides(x.shape, y.shape); break;
   case Slice:
     strides = own;
     strides[static_cast<size_t>(a.dim)] *= a.step;

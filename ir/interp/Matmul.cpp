@@ -93,8 +93,12 @@ void multiplyIntegers(Call &c, const Matrices &a, const Matrices &b, const int64
     if (bytes) // sums of products of 8-bit numbers are exact in f64 for every K that fits in memory
       return multiply(
           a.rows, b.columns, a.columns,
-          [&](int64_t m, int64_t k) { return static_cast<double>(va[static_cast<size_t>(offsetA + m * a.stepRow + k * a.stepColumn)]); },
-          [&](int64_t k, int64_t n) { return static_cast<double>(vb[static_cast<size_t>(offsetB + k * b.stepRow + n * b.stepColumn)]); },
+          [&](int64_t m, int64_t k) {
+            return static_cast<double>(va[static_cast<size_t>(offsetA + m * a.stepRow + k * a.stepColumn)]);
+          },
+          [&](int64_t k, int64_t n) {
+            return static_cast<double>(vb[static_cast<size_t>(offsetB + k * b.stepRow + n * b.stepColumn)]);
+          },
           [&](int64_t m, int64_t n, double sum) {
             store(static_cast<size_t>(offsetY + m * b.columns + n),
                   static_cast<uint64_t>(static_cast<int64_t>(sum)) + (bias ? static_cast<uint64_t>(bias[n]) : 0));

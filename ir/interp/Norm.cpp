@@ -77,14 +77,10 @@ void normalise(Call &c, bool centre) {
 
 Status evalNorm(Call &c) {
   switch (c.node.op) {
-  case OpKind::Softmax:
-    return softmax(c, false), Status();
-  case OpKind::LogSoftmax:
-    return softmax(c, true), Status();
-  case OpKind::LayerNorm:
-    return normalise(c, true), Status();
-  case OpKind::RmsNorm:
-    return normalise(c, false), Status();
+  case OpKind::Softmax: return softmax(c, false), Status();
+  case OpKind::LogSoftmax: return softmax(c, true), Status();
+  case OpKind::LayerNorm: return normalise(c, true), Status();
+  case OpKind::RmsNorm: return normalise(c, false), Status();
   default:
     return unsupported(c.node.pointer(), std::string("the interpreter has no normalisation ") + opInfo(c.node.op).name);
   }

@@ -1,14 +1,14 @@
 // Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// quantize, dequantize, fake_quantize, scaled_matmul. Quotients by a scale and products with one are f32, as they are on
-// every target; scales are what their type stores, and values are quantised from what their type stores.
+// quantize, dequantize, fake_quantize, scaled_matmul. Quotients by a scale and products with one are f32, as they are
+// on every target; scales are what their type stores, and values are quantised from what their type stores.
 //
-// Groups with values that are not finite, where the format page is silent: a NaN anywhere makes the scale NaN, and with it
-// every element that is read back. An infinity makes an f32 scale infinite: finite values of its group become 0 and come back
-// as NaN (0 * inf), so that such a group too is visibly lost rather than silently wrong. f8e8m0 has no infinity: the
-// scale of such a group is NaN. A scale that f32 would round to 0 is its least positive value instead, since 0 would turn the
-// group's zeros into NaN.
+// Groups with values that are not finite, where the format page is silent: a NaN anywhere makes the scale NaN, and with
+// it every element that is read back. An infinity makes an f32 scale infinite: finite values of its group become 0 and
+// come back as NaN (0 * inf), so that such a group too is visibly lost rather than silently wrong. f8e8m0 has no
+// infinity: the scale of such a group is NaN. A scale that f32 would round to 0 is its least positive value instead,
+// since 0 would turn the group's zeros into NaN.
 #include "ir/interp/Convert.h"
 #include "ir/interp/Tensor.h"
 
@@ -219,8 +219,8 @@ void dequantize(Call &c) {
   });
 }
 
-/// An operand of scaled_matmul as f64: multiplied by its scales where they vary along K (blocks), else as it is stored, with
-/// a scale for each of its rows or columns to be applied to the sums.
+/// An operand of scaled_matmul as f64: multiplied by its scales where they vary along K (blocks), else as it is stored,
+/// with a scale for each of its rows or columns to be applied to the sums.
 struct ScaledOperand {
   std::vector<double> values;
   std::vector<float> scale;
@@ -246,12 +246,9 @@ struct ScaledOperand {
 
 Status evalQuant(Call &c) {
   switch (c.node.op) {
-  case OpKind::Quantize:
-    return quantize(c), Status();
-  case OpKind::Dequantize:
-    return dequantize(c), Status();
-  default:
-    return fakeQuantize(c), Status();
+  case OpKind::Quantize: return quantize(c), Status();
+  case OpKind::Dequantize: return dequantize(c), Status();
+  default: return fakeQuantize(c), Status();
   }
 }
 

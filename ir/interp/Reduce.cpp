@@ -16,7 +16,8 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 /// Calls `group(o, elements, n)` for each element o of the result, with the n elements of x that it is made from.
 template <class T, class Group>
-void forEachGroup(const std::vector<T> &x, const std::vector<int64_t> &shape, const std::vector<int64_t> &dims, Group group) {
+void forEachGroup(const std::vector<T> &x, const std::vector<int64_t> &shape, const std::vector<int64_t> &dims,
+                  Group group) {
   std::vector<int64_t> strides = stridesOf(shape), keptShape, foldedShape, kept[1], folded[1];
   size_t next = 0;
   for (size_t d = 0; d < shape.size(); ++d) {
@@ -28,22 +29,23 @@ void forEachGroup(const std::vector<T> &x, const std::vector<int64_t> &shape, co
   int64_t n = 1;
   for (int64_t e : foldedShape)
     n *= e;
-  std::vector<T> scratch(static_cast<size_t>(n));
+  std::vector<T> scratch;
   int64_t o = 0;
   forEachRow(keptShape, kept, [&](const int64_t *offset, int64_t count, const int64_t *step) {
     for (int64_t j = 0; j < count; ++j, ++o) {
-      // `start` is not a place in x where the group is empty: nothing is read then.
-      const int64_t start = offset[0] + j * step[0];
-      const T *elements = scratch.data();
-      T *to = scratch.data();
+      const int64_t start = offset[0] + j * step[0]; // no place in x where the group is empty: nothing is read then
+      const T *elements = nullptr;
+      size_t filled = 0;
       forEachRow(foldedShape, folded, [&](const int64_t *at, int64_t length, const int64_t *by) {
         const T *from = x.data() + start + at[0];
         if (length == n && (by[0] == 1 || length == 1)) {
           elements = from;
           return;
         }
+        scratch.resize(static_cast<size_t>(n));
+        elements = scratch.data();
         for (int64_t e = 0; e < length; ++e)
-          *to++ = from[e * by[0]];
+          scratch[filled++] = from[e * by[0]];
       });
       group(static_cast<size_t>(o), elements, n);
     }
@@ -125,10 +127,8 @@ Status reduceFloats(Call &c, const std::vector<float> &x, const std::vector<int6
     return Status();
   };
   switch (c.node.op) {
-  case Sum:
-    return each([](const float *v, int64_t n) { return sum(v, n); });
-  case Mean:
-    return each([](const float *v, int64_t n) { return sum(v, n) / static_cast<double>(n); });
+  case Sum: return each([](const float *v, int64_t n) { return sum(v, n); });
+  case Mean: return each([](const float *v, int64_t n) { return sum(v, n) / static_cast<double>(n); });
   case Prod:
     return each([](const float *v, int64_t n) {
       double p = 1;
@@ -136,18 +136,12 @@ Status reduceFloats(Call &c, const std::vector<float> &x, const std::vector<int6
         p *= v[e];
       return p;
     });
-  case Amax:
-    return each([](const float *v, int64_t n) { return extremeValue(v, n, true); });
-  case Amin:
-    return each([](const float *v, int64_t n) { return extremeValue(v, n, false); });
-  case Var:
-    return each([&](const float *v, int64_t n) { return variance(v, n, c.attrs().correction); });
-  case LogSumExp:
-    return each(logSumExp);
-  case ArgMax:
-    return place([](const float *v, int64_t n) { return extreme(v, n, true); });
-  case ArgMin:
-    return place([](const float *v, int64_t n) { return extreme(v, n, false); });
+  case Amax: return each([](const float *v, int64_t n) { return extremeValue(v, n, true); });
+  case Amin: return each([](const float *v, int64_t n) { return extremeValue(v, n, false); });
+  case Var: return each([&](const float *v, int64_t n) { return variance(v, n, c.attrs().correction); });
+  case LogSumExp: return each(logSumExp);
+  case ArgMax: return place([](const float *v, int64_t n) { return extreme(v, n, true); });
+  case ArgMin: return place([](const float *v, int64_t n) { return extreme(v, n, false); });
   case Any:
     return place([](const float *v, int64_t n) { return std::any_of(v, v + n, [](float e) { return e != 0; }); });
   case All:
@@ -162,13 +156,13 @@ Status reduceIntegers(Call &c, const std::vector<int64_t> &dims) {
   const Tensor &x = *c.in[0];
   Tensor &y = c.out[0];
   auto each = [&](auto f) {
-    forEachGroup(x.i, x.shape, dims,
-                 [&](size_t o, const int64_t *v, int64_t n) { y.i[o] = wrapTo(y.dtype, static_cast<int64_t>(f(v, n))); });
+    forEachGroup(x.i, x.shape, dims, [&](size_t o, const int64_t *v, int64_t n) {
+      y.i[o] = wrapTo(y.dtype, static_cast<int64_t>(f(v, n)));
+    });
     return Status();
   };
   switch (c.node.op) {
-  case Sum:
-    return each([](const int64_t *v, int64_t n) { return sum(v, n); });
+  case Sum: return each([](const int64_t *v, int64_t n) { return sum(v, n); });
   case Prod:
     return each([](const int64_t *v, int64_t n) {
       uint64_t p = 1;
@@ -176,14 +170,10 @@ Status reduceIntegers(Call &c, const std::vector<int64_t> &dims) {
         p *= static_cast<uint64_t>(v[e]);
       return p;
     });
-  case Amax:
-    return each([](const int64_t *v, int64_t n) { return v[extreme(v, n, true)]; });
-  case Amin:
-    return each([](const int64_t *v, int64_t n) { return v[extreme(v, n, false)]; });
-  case ArgMax:
-    return each([](const int64_t *v, int64_t n) { return extreme(v, n, true); });
-  case ArgMin:
-    return each([](const int64_t *v, int64_t n) { return extreme(v, n, false); });
+  case Amax: return each([](const int64_t *v, int64_t n) { return v[extreme(v, n, true)]; });
+  case Amin: return each([](const int64_t *v, int64_t n) { return v[extreme(v, n, false)]; });
+  case ArgMax: return each([](const int64_t *v, int64_t n) { return extreme(v, n, true); });
+  case ArgMin: return each([](const int64_t *v, int64_t n) { return extreme(v, n, false); });
   case Any:
     return each([](const int64_t *v, int64_t n) { return std::any_of(v, v + n, [](int64_t e) { return e != 0; }); });
   case All:

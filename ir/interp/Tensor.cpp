@@ -8,20 +8,40 @@
 
 #include <algorithm>
 
+// The same loop for wider vectors, chosen at run time. Contraction is off, so that all of them give the same bits.
+// Sanitizers do not get along with the resolver that chooses.
+#if defined(__x86_64__) && defined(__linux__) && !defined(__SANITIZE_ADDRESS__)
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define RL_VECTOR_CLONES
+#endif
+#endif
+#ifndef RL_VECTOR_CLONES
+#define RL_VECTOR_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
+#endif
+#else
+#define RL_VECTOR_CLONES
+#endif
+
 namespace rl::interp {
+
+RL_VECTOR_CLONES
+void multiplyTile(const double *a, const double *b, int64_t K, double (&sum)[kTileRows][kTileColumns]) {
+  double s[kTileRows][kTileColumns] = {};
+  for (int64_t k = 0; k < K; ++k)
+    for (int64_t r = 0; r < kTileRows; ++r)
+      for (int64_t n = 0; n < kTileColumns; ++n)
+        s[r][n] += a[r * K + k] * b[k * kTileColumns + n];
+  std::copy_n(&s[0][0], kTileRows * kTileColumns, &sum[0][0]);
+}
 
 int64_t wrapTo(DType dtype, int64_t value) {
   switch (dtype) {
-  case DType::I8:
-    return static_cast<int8_t>(value);
-  case DType::U8:
-    return static_cast<uint8_t>(value);
-  case DType::I32:
-    return static_cast<int32_t>(value);
-  case DType::Bool:
-    return value != 0;
-  default:
-    return value;
+  case DType::I8: return static_cast<int8_t>(value);
+  case DType::U8: return static_cast<uint8_t>(value);
+  case DType::I32: return static_cast<int32_t>(value);
+  case DType::Bool: return value != 0;
+  default: return value;
   }
 }
 
@@ -33,12 +53,9 @@ int64_t truncateTo(DType dtype, float value) {
 
 float roundTo(DType dtype, float value) {
   switch (dtype) {
-  case DType::F16:
-    return f16ToF32(f32ToF16(value));
-  case DType::BF16:
-    return bf16ToF32(f32ToBf16(value));
-  default:
-    return value;
+  case DType::F16: return f16ToF32(f32ToF16(value));
+  case DType::BF16: return bf16ToF32(f32ToBf16(value));
+  default: return value;
   }
 }
 
@@ -98,7 +115,9 @@ int64_t scalarInteger(DType dtype, const Scalar &s) {
   return loadInteger(&bits, dtype, 0);
 }
 
-float scalarFloat(const Scalar &s) { return s.kind == Scalar::Float ? static_cast<float>(s.f) : static_cast<float>(s.i); }
+float scalarFloat(const Scalar &s) {
+  return s.kind == Scalar::Float ? static_cast<float>(s.f) : static_cast<float>(s.i);
+}
 
 std::vector<int64_t> stridesOf(const std::vector<int64_t> &shape) {
   std::vector<int64_t> strides(shape.size(), 1);

@@ -14,9 +14,9 @@
 
 namespace rl::interp {
 
-/// A tensor in the form that the kernels compute on. f32, f16 and bf16 are held as f32 (a 16-bit type says then only how
-/// the value is to be rounded when it is stored), integers and bool as i64 within the range of their type, f8 as codes:
-/// nothing but casts, layout ops, indexing, quantised ops and matmuls reads those.
+/// A tensor in the form that the kernels compute on. f32, f16 and bf16 are held as f32 (a 16-bit type says then only
+/// how the value is to be rounded when it is stored), integers and bool as i64 within the range of their type, f8 as
+/// codes: nothing but casts, layout ops, indexing, quantised ops and matmuls reads those.
 struct Tensor {
   DType dtype = DType::F32;
   std::vector<int64_t> shape;
@@ -43,8 +43,8 @@ struct Tensor {
   int64_t rank() const { return static_cast<int64_t>(shape.size()); }
 };
 
-/// One node while it is evaluated. `in` has a tensor for each operand, literals as tensors of rank 0 (f32, i64 or bool);
-/// `out` has a tensor of the right type and shape, zeroed, for each result.
+/// One node while it is evaluated. `in` has a tensor for each operand, literals as tensors of rank 0 (f32, i64 or
+/// bool); `out` has a tensor of the right type and shape, zeroed, for each result.
 struct Call {
   const Graph &graph;
   NodeId id;
@@ -54,25 +54,23 @@ struct Call {
 
   const Attrs &attrs() const { return node.attrs; }
   /// An error of the data at this node; the message names the node.
-  Error error(const std::string &message) const {
-    return invalid(node.pointer(), graph.describe(id) + ": " + message);
-  }
+  Error error(const std::string &message) const { return invalid(node.pointer(), graph.describe(id) + ": " + message); }
 };
 
 // The families of ops, one file each.
-Status evalUnary(Call &);      // Unary.cpp: all but cast and clamp
-Status evalCast(Call &);       // Unary.cpp
-Status evalClamp(Call &);      // Binary.cpp
-Status evalBinary(Call &);     // Binary.cpp
-Status evalWhere(Call &);      // Binary.cpp
-Status evalLayout(Call &);     // Layout.cpp: shape and creation ops
-Status evalReduction(Call &);  // Reduce.cpp
-Status evalNorm(Call &);       // Norm.cpp
-Status evalMatmul(Call &);     // Matmul.cpp: matmul and linear
-Status evalIndexing(Call &);   // Indexing.cpp
-Status evalAttention(Call &);  // Attention.cpp
-Status evalLoss(Call &);       // Attention.cpp
-Status evalQuant(Call &);      // Quant.cpp: quantize, dequantize, fake_quantize
+Status evalUnary(Call &);        // Unary.cpp: all but cast and clamp
+Status evalCast(Call &);         // Unary.cpp
+Status evalClamp(Call &);        // Binary.cpp
+Status evalBinary(Call &);       // Binary.cpp
+Status evalWhere(Call &);        // Binary.cpp
+Status evalLayout(Call &);       // Layout.cpp: shape and creation ops
+Status evalReduction(Call &);    // Reduce.cpp
+Status evalNorm(Call &);         // Norm.cpp
+Status evalMatmul(Call &);       // Matmul.cpp: matmul and linear
+Status evalIndexing(Call &);     // Indexing.cpp
+Status evalAttention(Call &);    // Attention.cpp
+Status evalLoss(Call &);         // Attention.cpp
+Status evalQuant(Call &);        // Quant.cpp: quantize, dequantize, fake_quantize
 Status evalScaledMatmul(Call &); // Quant.cpp
 
 /// `value` within the range of an integer type, wrapped around; for bool whether it is not zero.
@@ -98,9 +96,9 @@ std::vector<int64_t> stridesOf(const std::vector<int64_t> &shape);
 /// Strides that read a tensor of `shape` as if it were broadcast to `to` (0 along what is repeated).
 std::vector<int64_t> broadcastStrides(const std::vector<int64_t> &shape, const std::vector<int64_t> &to);
 
-/// Visits the elements of `shape` in row-major order, a row at a time: `row(offset, n, stride)`, where `offset[k]` is where
-/// operand k's row starts and `stride[k]` its step. Extents over which all operands run on evenly are merged, so that rows
-/// are long. K operands, each with one stride per extent.
+/// Visits the elements of `shape` in row-major order, a row at a time: `row(offset, n, stride)`, where `offset[k]` is
+/// where operand k's row starts and `stride[k]` its step. Extents over which all operands run on evenly are merged, so
+/// that rows are long. K operands, each with one stride per extent.
 template <size_t K, class Row>
 void forEachRow(const std::vector<int64_t> &shape, const std::vector<int64_t> (&strides)[K], Row row) {
   std::vector<int64_t> extents;
@@ -161,31 +159,31 @@ template <class F> auto withElements(Tensor &a, const Tensor &b, F f) {
   return f(a.i, b.i);
 }
 
-/// C[m, n] = sum over k of A[m, k] * B[k, n], in f64, each sum in ascending k. `loadA(m, k)` and `loadB(k, n)` give doubles,
-/// `store(m, n, sum)` takes a result. The product of two f32 is exact in f64.
+inline constexpr int64_t kTileRows = 4, kTileColumns = 16;
+/// sum[r][n] = sum over k of a[r * K + k] * b[k * kTileColumns + n], each in ascending k.
+void multiplyTile(const double *a, const double *b, int64_t K, double (&sum)[kTileRows][kTileColumns]);
+
+/// C[m, n] = sum over k of A[m, k] * B[k, n], in f64, each sum in ascending k. `loadA(m, k)` and `loadB(k, n)` give
+/// doubles, `store(m, n, sum)` takes a result. The product of two f32 is exact in f64.
 template <class LoadA, class LoadB, class Store>
 void multiply(int64_t M, int64_t N, int64_t K, LoadA loadA, LoadB loadB, Store store) {
-  constexpr int64_t kRows = 4, kColumns = 16, kBlock = 256;
-  std::vector<double> a, b(static_cast<size_t>(K) * kColumns);
+  constexpr int64_t kBlock = 256; // rows of A that are converted to f64 at a time
+  std::vector<double> a, b(static_cast<size_t>(K) * kTileColumns);
   for (int64_t m0 = 0; m0 < M; m0 += kBlock) {
-    int64_t rows = std::min(kBlock, M - m0), padded = (rows + kRows - 1) / kRows * kRows;
+    int64_t rows = std::min(kBlock, M - m0), padded = (rows + kTileRows - 1) / kTileRows * kTileRows;
     a.assign(static_cast<size_t>(padded * K), 0);
     for (int64_t m = 0; m < rows; ++m)
       for (int64_t k = 0; k < K; ++k)
         a[static_cast<size_t>(m * K + k)] = loadA(m0 + m, k);
-    for (int64_t n0 = 0; n0 < N; n0 += kColumns) {
-      int64_t columns = std::min(kColumns, N - n0);
+    for (int64_t n0 = 0; n0 < N; n0 += kTileColumns) {
+      int64_t columns = std::min(kTileColumns, N - n0);
       for (int64_t k = 0; k < K; ++k)
         for (int64_t n = 0; n < columns; ++n)
-          b[static_cast<size_t>(k * kColumns + n)] = loadB(k, n0 + n);
-      for (int64_t m = 0; m < rows; m += kRows) {
-        double sum[kRows][kColumns] = {};
-        const double *pa = a.data() + m * K, *pb = b.data();
-        for (int64_t k = 0; k < K; ++k, pb += kColumns)
-          for (int64_t r = 0; r < kRows; ++r)
-            for (int64_t n = 0; n < kColumns; ++n)
-              sum[r][n] += pa[r * K + k] * pb[n];
-        for (int64_t r = 0; r < std::min(kRows, rows - m); ++r)
+          b[static_cast<size_t>(k * kTileColumns + n)] = loadB(k, n0 + n);
+      for (int64_t m = 0; m < rows; m += kTileRows) {
+        double sum[kTileRows][kTileColumns];
+        multiplyTile(a.data() + m * K, b.data(), K, sum);
+        for (int64_t r = 0; r < std::min(kTileRows, rows - m); ++r)
           for (int64_t n = 0; n < columns; ++n)
             store(m0 + m + r, n0 + n, sum[r][n]);
       }
@@ -193,8 +191,8 @@ void multiply(int64_t M, int64_t N, int64_t K, LoadA loadA, LoadB loadB, Store s
   }
 }
 
-/// The batches of a matrix product: where each batch of the result, in row-major order, finds its matrices among those of
-/// `a` and `b` (in matrices, not elements). The arguments are shapes without the two matrix extents.
+/// The batches of a matrix product: where each batch of the result, in row-major order, finds its matrices among those
+/// of `a` and `b` (in matrices, not elements). The arguments are shapes without the two matrix extents.
 void batchOffsets(const std::vector<int64_t> &out, const std::vector<int64_t> &a, const std::vector<int64_t> &b,
                   std::vector<int64_t> &offsetA, std::vector<int64_t> &offsetB);
 

@@ -37,9 +37,7 @@ double geluTanh(double x) {
   return x / (1 + std::exp(-2 * u));
 }
 
-double softplus(double x) {
-  return std::isnan(x) ? x : std::fmax(x, 0) + std::log1p(std::exp(-std::fabs(x)));
-}
+double softplus(double x) { return std::isnan(x) ? x : std::fmax(x, 0) + std::log1p(std::exp(-std::fabs(x))); }
 
 /// True where the op maps integers to integers (and bool) without a detour over floats.
 bool onIntegers(const Call &c, const Tensor &x, Tensor &y) {
@@ -51,29 +49,23 @@ bool onIntegers(const Call &c, const Tensor &x, Tensor &y) {
   case Neg:
     mapIntegers(x, y, [](int64_t v) { return static_cast<int64_t>(0 - static_cast<uint64_t>(v)); });
     return true;
-  case Sign:
-    mapIntegers(x, y, [](int64_t v) { return int64_t{v > 0} - int64_t{v < 0}; });
-    return true;
+  case Sign: mapIntegers(x, y, [](int64_t v) { return int64_t{v > 0} - int64_t{v < 0}; }); return true;
   case Square:
-    mapIntegers(x, y, [](int64_t v) { return static_cast<int64_t>(static_cast<uint64_t>(v) * static_cast<uint64_t>(v)); });
+    mapIntegers(x, y,
+                [](int64_t v) { return static_cast<int64_t>(static_cast<uint64_t>(v) * static_cast<uint64_t>(v)); });
     return true;
-  case Relu:
-    mapIntegers(x, y, [](int64_t v) { return v > 0 ? v : 0; });
-    return true;
+  case Relu: mapIntegers(x, y, [](int64_t v) { return v > 0 ? v : 0; }); return true;
   case Floor:
   case Ceil:
   case Round:
-  case Trunc:
-    mapIntegers(x, y, [](int64_t v) { return v; });
-    return true;
+  case Trunc: mapIntegers(x, y, [](int64_t v) { return v; }); return true;
   case BitwiseNot:
     if (x.dtype == DType::Bool)
       mapIntegers(x, y, [](int64_t v) { return int64_t{v == 0}; });
     else
       mapIntegers(x, y, [](int64_t v) { return ~v; });
     return true;
-  default:
-    return false;
+  default: return false;
   }
 }
 
@@ -88,100 +80,46 @@ Status evalUnary(Call &c) {
   std::vector<float> scratch;
   const std::vector<float> &v = asFloats(x, scratch);
   switch (c.node.op) {
-  case Abs:
-    mapFloats(v, y.f, [](float a) { return std::fabs(a); });
-    break;
-  case Neg:
-    mapFloats(v, y.f, [](float a) { return -a; });
-    break;
+  case Abs: mapFloats(v, y.f, [](float a) { return std::fabs(a); }); break;
+  case Neg: mapFloats(v, y.f, [](float a) { return -a; }); break;
   case Sign:
     mapFloats(v, y.f, [](float a) { return std::isnan(a) ? a : static_cast<float>(int(a > 0) - int(a < 0)); });
     break;
-  case Exp:
-    mapDoubles(v, y.f, [](double a) { return std::exp(a); });
-    break;
-  case Exp2:
-    mapDoubles(v, y.f, [](double a) { return std::exp2(a); });
-    break;
-  case Expm1:
-    mapDoubles(v, y.f, [](double a) { return std::expm1(a); });
-    break;
-  case Log:
-    mapDoubles(v, y.f, [](double a) { return std::log(a); });
-    break;
-  case Log2:
-    mapDoubles(v, y.f, [](double a) { return std::log2(a); });
-    break;
-  case Log1p:
-    mapDoubles(v, y.f, [](double a) { return std::log1p(a); });
-    break;
-  case Sqrt:
-    mapFloats(v, y.f, [](float a) { return std::sqrt(a); });
-    break;
-  case Rsqrt:
-    mapDoubles(v, y.f, [](double a) { return 1 / std::sqrt(a); });
-    break;
-  case Reciprocal:
-    mapFloats(v, y.f, [](float a) { return 1 / a; });
-    break;
-  case Square:
-    mapFloats(v, y.f, [](float a) { return a * a; });
-    break;
-  case Sin:
-    mapDoubles(v, y.f, [](double a) { return std::sin(a); });
-    break;
-  case Cos:
-    mapDoubles(v, y.f, [](double a) { return std::cos(a); });
-    break;
-  case Tanh:
-    mapDoubles(v, y.f, [](double a) { return std::tanh(a); });
-    break;
-  case Sigmoid:
-    mapDoubles(v, y.f, [](double a) { return 1 / (1 + std::exp(-a)); });
-    break;
-  case Erf:
-    mapDoubles(v, y.f, [](double a) { return std::erf(a); });
-    break;
-  case Relu:
-    mapFloats(v, y.f, [](float a) { return a > 0 || std::isnan(a) ? a : 0.0f; });
-    break;
-  case Silu:
-    mapDoubles(v, y.f, [](double a) { return a / (1 + std::exp(-a)); });
-    break;
-  case Softplus:
-    mapDoubles(v, y.f, softplus);
-    break;
+  case Exp: mapDoubles(v, y.f, [](double a) { return std::exp(a); }); break;
+  case Exp2: mapDoubles(v, y.f, [](double a) { return std::exp2(a); }); break;
+  case Expm1: mapDoubles(v, y.f, [](double a) { return std::expm1(a); }); break;
+  case Log: mapDoubles(v, y.f, [](double a) { return std::log(a); }); break;
+  case Log2: mapDoubles(v, y.f, [](double a) { return std::log2(a); }); break;
+  case Log1p: mapDoubles(v, y.f, [](double a) { return std::log1p(a); }); break;
+  case Sqrt: mapFloats(v, y.f, [](float a) { return std::sqrt(a); }); break;
+  case Rsqrt: mapDoubles(v, y.f, [](double a) { return 1 / std::sqrt(a); }); break;
+  case Reciprocal: mapFloats(v, y.f, [](float a) { return 1 / a; }); break;
+  case Square: mapFloats(v, y.f, [](float a) { return a * a; }); break;
+  case Sin: mapDoubles(v, y.f, [](double a) { return std::sin(a); }); break;
+  case Cos: mapDoubles(v, y.f, [](double a) { return std::cos(a); }); break;
+  case Tanh: mapDoubles(v, y.f, [](double a) { return std::tanh(a); }); break;
+  case Sigmoid: mapDoubles(v, y.f, [](double a) { return 1 / (1 + std::exp(-a)); }); break;
+  case Erf: mapDoubles(v, y.f, [](double a) { return std::erf(a); }); break;
+  case Relu: mapFloats(v, y.f, [](float a) { return a > 0 || std::isnan(a) ? a : 0.0f; }); break;
+  case Silu: mapDoubles(v, y.f, [](double a) { return a / (1 + std::exp(-a)); }); break;
+  case Softplus: mapDoubles(v, y.f, softplus); break;
   case Gelu:
     if (c.attrs().tanhApproximation)
       mapDoubles(v, y.f, geluTanh);
     else
       mapDoubles(v, y.f, gelu);
     break;
-  case Floor:
-    mapFloats(v, y.f, [](float a) { return std::floor(a); });
-    break;
-  case Ceil:
-    mapFloats(v, y.f, [](float a) { return std::ceil(a); });
-    break;
+  case Floor: mapFloats(v, y.f, [](float a) { return std::floor(a); }); break;
+  case Ceil: mapFloats(v, y.f, [](float a) { return std::ceil(a); }); break;
   case Round:
     // rint is half to even in the default rounding mode, the only one that this process runs in.
     mapFloats(v, y.f, [](float a) { return std::rint(a); });
     break;
-  case Trunc:
-    mapFloats(v, y.f, [](float a) { return std::trunc(a); });
-    break;
-  case IsNan:
-    mapPredicate(v, y, [](float a) { return std::isnan(a); });
-    break;
-  case IsInf:
-    mapPredicate(v, y, [](float a) { return std::isinf(a); });
-    break;
-  case IsFinite:
-    mapPredicate(v, y, [](float a) { return std::isfinite(a); });
-    break;
-  case LogicalNot:
-    mapPredicate(v, y, [](float a) { return a == 0; });
-    break;
+  case Trunc: mapFloats(v, y.f, [](float a) { return std::trunc(a); }); break;
+  case IsNan: mapPredicate(v, y, [](float a) { return std::isnan(a); }); break;
+  case IsInf: mapPredicate(v, y, [](float a) { return std::isinf(a); }); break;
+  case IsFinite: mapPredicate(v, y, [](float a) { return std::isfinite(a); }); break;
+  case LogicalNot: mapPredicate(v, y, [](float a) { return a == 0; }); break;
   default:
     return unsupported(c.node.pointer(), std::string("the interpreter has no unary op ") + opInfo(c.node.op).name);
   }

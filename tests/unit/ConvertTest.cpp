@@ -1,8 +1,8 @@
 // Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The narrow float conversions against tables built here from the definitions of the formats (sign, exponent, mantissa in
-// real arithmetic, no bit tricks): every code, and from f32 every code, midpoint and neighbour of a midpoint.
+// The narrow float conversions against tables built here from the definitions of the formats (sign, exponent, mantissa
+// in real arithmetic, no bit tricks): every code, and from f32 every code, midpoint and neighbour of a midpoint.
 #include "ir/interp/Convert.h"
 
 #include <bit>
@@ -39,7 +39,8 @@ struct Format {
     if (!ieee && exponent == top && mantissa == ones)
       return std::nan("");
     double fraction = mantissa / std::pow(2.0, mantissaBits);
-    return exponent == 0 ? sign * fraction * std::pow(2.0, 1 - bias) : sign * (1 + fraction) * std::pow(2.0, exponent - bias);
+    return exponent == 0 ? sign * fraction * std::pow(2.0, 1 - bias)
+                         : sign * (1 + fraction) * std::pow(2.0, exponent - bias);
   }
   /// The greatest finite code, without a sign.
   unsigned greatest() const {
@@ -57,7 +58,8 @@ void expectSame(float got, double want, unsigned code, const char *name) {
   if (std::isnan(want))
     EXPECT_TRUE(std::isnan(got)) << name << " code " << code;
   else
-    EXPECT_TRUE(got == want && std::signbit(got) == std::signbit(want)) << name << " code " << code << ": " << got << ", not " << want;
+    EXPECT_TRUE(got == want && std::signbit(got) == std::signbit(want))
+        << name << " code " << code << ": " << got << ", not " << want;
 }
 
 /// Everything that rounding must get right around every value of a format. `isNanCode` tells NaNs of the format.
@@ -79,7 +81,8 @@ void checkRounding(const Format &f, const std::function<unsigned(float)> &narrow
     if (middle > std::numeric_limits<float>::max())
       continue;
     check(middle, even);
-    float below = std::nextafterf(static_cast<float>(middle), 0), above = std::nextafterf(static_cast<float>(middle), kInf);
+    float below = std::nextafterf(static_cast<float>(middle), 0),
+          above = std::nextafterf(static_cast<float>(middle), kInf);
     if (below > here)
       check(below, code);
     if (std::isfinite(above))
@@ -110,7 +113,8 @@ TEST(Convert, EveryCodeWidens) {
   for (unsigned code = 0; code < 256; ++code) {
     expectSame(f8e4m3ToF32(static_cast<uint8_t>(code)), kE4M3.value(code), code, "f8e4m3");
     expectSame(f8e5m2ToF32(static_cast<uint8_t>(code)), kE5M2.value(code), code, "f8e5m2");
-    expectSame(f8e8m0ToF32(static_cast<uint8_t>(code)), code == 255 ? std::nan("") : std::pow(2.0, static_cast<int>(code) - 127), code, "f8e8m0");
+    expectSame(f8e8m0ToF32(static_cast<uint8_t>(code)),
+               code == 255 ? std::nan("") : std::pow(2.0, static_cast<int>(code) - 127), code, "f8e8m0");
   }
   for (unsigned code = 0; code < 65536; ++code) {
     expectSame(f16ToF32(static_cast<uint16_t>(code)), kF16.value(code), code, "f16");
@@ -126,7 +130,8 @@ TEST(Convert, EveryCodeRoundTrips) {
     else
       EXPECT_EQ(f32ToF16(f16ToF32(c)), c);
     if (std::isnan(kBF16.value(code)))
-      EXPECT_TRUE(std::isnan(kBF16.value(f32ToBf16(bf16ToF32(c)))) && (f32ToBf16(bf16ToF32(c)) >> 15) == code >> 15) << code;
+      EXPECT_TRUE(std::isnan(kBF16.value(f32ToBf16(bf16ToF32(c)))) && (f32ToBf16(bf16ToF32(c)) >> 15) == code >> 15)
+          << code;
     else
       EXPECT_EQ(f32ToBf16(bf16ToF32(c)), c);
   }
@@ -220,7 +225,7 @@ TEST(Convert, SubnormalF32) {
   EXPECT_EQ(f32ToF8e4m3(-least, true), 0x80);
   EXPECT_EQ(f32ToF8e5m2(least, true), 0);
   EXPECT_EQ(f32ToBf16(least), 0);
-  EXPECT_EQ(f32ToBf16(std::bit_cast<float>(0x00008000u)), 0);      // half of bf16's least subnormal: to even
+  EXPECT_EQ(f32ToBf16(std::bit_cast<float>(0x00008000u)), 0); // half of bf16's least subnormal: to even
   EXPECT_EQ(f32ToBf16(std::bit_cast<float>(0x00008001u)), 1);
   EXPECT_EQ(f32ToBf16(std::bit_cast<float>(0x807fffffu)), 0x8080); // a subnormal that rounds up to a normal value
   EXPECT_EQ(f8e8m0ToF32(0), std::ldexp(1.0f, -127));

@@ -1,8 +1,8 @@
 // Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The conformance cases under tests/cases through the reference interpreter: results within the tolerances of the README
-// there, refusals at the place and with the names that each case expects.
+// The conformance cases under tests/cases through the reference interpreter: results within the tolerances of the
+// README there, refusals at the place and with the names that each case expects.
 #include "frontend/json/JsonReader.h"
 #include "ir/interp/Convert.h"
 #include "ir/interp/Interpreter.h"
@@ -74,10 +74,10 @@ int64_t ordinal(const void *data, DType dtype, int64_t i) {
   return bits & sign ? -static_cast<int64_t>(bits & (sign - 1)) : static_cast<int64_t>(bits);
 }
 
-/// How far a case's f32 results may be off, relative to a value and to the greatest of its tensor (sums that cancel leave
-/// errors of the size of what cancelled): 1e-5 and 1e-6, but for graphs that amplify rounding. In time_embedding* the
-/// sines of angles of several hundred have absolute errors of the angles' rounding. A strict graph of f32 matrix products
-/// equals another implementation's only where both add in the same order, which the format leaves open.
+/// How far a case's f32 results may be off, relative to a value and to the greatest of its tensor (sums that cancel
+/// leave errors of the size of what cancelled): 1e-5 and 1e-6, but for graphs that amplify rounding. In time_embedding*
+/// the sines of angles of several hundred have absolute errors of the angles' rounding. A strict graph of f32 matrix
+/// products equals another implementation's only where both add in the same order, which the format leaves open.
 struct Tolerance {
   double relative = 1e-5, ofGreatest = 1e-6;
   bool exact = false;
