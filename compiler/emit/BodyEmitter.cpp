@@ -15,7 +15,9 @@
 
 using namespace mlir;
 
-namespace rl {
+namespace rl::emit {
+
+using mlir::Value; // not the graph's
 
 static bool isSigned(DType t) { return t == DType::I8 || t == DType::I32 || t == DType::I64; }
 
@@ -248,7 +250,7 @@ Lane BodyEmitter::cast(Lane x, DType to, bool saturate) {
   return makeRaw(integerOf(x, to), to);
 }
 
-Lane BodyEmitter::floatUnary(const Node &node, Lane lane, DType result) {
+Lane BodyEmitter::floatUnary(const Node &node, Lane &lane, DType result) {
   Value x = floatOf(lane);
   auto cmp = [&](arith::CmpFPredicate p, Value l, Value r) { return arith::CmpFOp::create(b, loc, p, l, r).getResult(); };
   auto fn = [&](MathFn f) { return makeFloat(math(f, x, result), result); };
@@ -553,8 +555,7 @@ Lane BodyEmitter::clamp(const Node &node, Lane lane, DType result) {
   return makeRaw(x, result);
 }
 
-Lane BodyEmitter::emit(const Node &node, ArrayRef<Lane> given, DType result) {
-  SmallVector<Lane> operands(given);
+Lane BodyEmitter::emit(const Node &node, MutableArrayRef<Lane> operands, DType result) {
   OpClass cls = opInfo(node.op).cls;
   if (node.op == OpKind::Cast)
     return cast(operands[0], result, node.attrs.saturate);
@@ -597,7 +598,7 @@ Lane BodyEmitter::emit(const Node &node, ArrayRef<Lane> given, DType result) {
     types.push_back({TensorType{lane.dtype, {}}, lane.literal});
   DType compute = computeType(node.op, types);
   if (cls == OpClass::Unary) {
-    Lane x = operands[0];
+    Lane &x = operands[0];
     if (x.literal)
       x = constant(*x.literal, compute);
     return isFloat(compute) ? floatUnary(node, x, result) : integerUnary(node, x, result);
@@ -614,4 +615,4 @@ Lane BodyEmitter::emit(const Node &node, ArrayRef<Lane> given, DType result) {
   return integerBinary(node, v[0], v[1], compute, result);
 }
 
-} // namespace rl
+} // namespace rl::emit

@@ -11,7 +11,9 @@
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/Value.h"
 
-namespace rl {
+namespace rl::emit {
+
+using mlir::Value; // not the graph's
 
 /// The value of a tensor for V consecutive elements (a vector), or for one element that all of them share (a scalar). A
 /// float of 16 bits or fewer has its storage bits (`raw`: i16, i8), its f32 value (`wide`), or both; other types have `raw`
@@ -28,7 +30,8 @@ public:
       : b(builder), loc(loc), target(target), strict(strict) {}
 
   /// The result of an op of class Unary, Binary or Ternary. `result` is its element type.
-  Lane emit(const Node &node, llvm::ArrayRef<Lane> operands, DType result);
+  /// Operands that had to be widened keep their f32 value in `operands`, for the caller's other uses of them.
+  Lane emit(const Node &node, llvm::MutableArrayRef<Lane> operands, DType result);
 
   /// From and to what memory holds: bool is i8 there.
   Lane fromMemory(mlir::Value loaded, DType);
@@ -59,7 +62,7 @@ private:
   mlir::Value constInt(int64_t, mlir::Value like);
   mlir::Value math(MathFn, mlir::ValueRange args, DType result);
   void unify(llvm::MutableArrayRef<mlir::Value>);
-  Lane floatUnary(const Node &, Lane, DType result);
+  Lane floatUnary(const Node &, Lane &, DType result);
   Lane integerUnary(const Node &, Lane, DType result);
   Lane floatBinary(const Node &, mlir::Value x, mlir::Value y, DType result);
   Lane integerBinary(const Node &, mlir::Value x, mlir::Value y, DType compute, DType result);
@@ -74,4 +77,4 @@ private:
   bool strict;
 };
 
-} // namespace rl
+} // namespace rl::emit

@@ -59,6 +59,7 @@ static void wrapForCpu(func::FuncOp f) {
   f.setSymName(name + ".block");
   f.setPrivate();
   f->removeAttr("ridge.kernel");
+  f->setAttr("llvm.linkage", LLVM::LinkageAttr::get(ctx, LLVM::Linkage::Internal));
   f->setAttr("passthrough", b.getArrayAttr({b.getStringAttr("alwaysinline")}));
 
   b.setInsertionPointAfter(f);

@@ -16,6 +16,8 @@
 #include "mlir/Conversion/VectorToLLVM/ConvertVectorToLLVM.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/Target/LLVMIR/Export.h"
@@ -32,8 +34,17 @@ static LogicalResult convertToLlvm(ModuleOp module) {
   MLIRContext *ctx = module.getContext();
   LowerToLLVMOptions options(ctx);
   LLVMTypeConverter types(ctx, options);
+  {
+    // By itself: its loop pattern looks back at branches which, in one conversion with the rest, are already replaced.
+    RewritePatternSet structured(ctx);
+    populateSCFToControlFlowConversionPatterns(structured);
+    ConversionTarget flat(*ctx);
+    flat.addIllegalDialect<scf::SCFDialect>();
+    flat.markUnknownOpDynamicallyLegal([](Operation *) { return true; });
+    if (failed(applyPartialConversion(module, flat, std::move(structured))))
+      return failure();
+  }
   RewritePatternSet patterns(ctx);
-  populateSCFToControlFlowConversionPatterns(patterns);
   arith::populateArithToLLVMConversionPatterns(types, patterns);
   populateVectorToLLVMConversionPatterns(types, patterns);
   populateMathToLLVMConversionPatterns(types, patterns);
@@ -42,6 +53,7 @@ static LogicalResult convertToLlvm(ModuleOp module) {
   ub::populateUBToLLVMConversionPatterns(types, patterns);
   LLVMConversionTarget target(*ctx);
   target.addLegalOp<ModuleOp>();
+  target.addLegalDialect<NVVM::NVVMDialect>();
   ConversionConfig config;
   return applyFullConversion(module, target, std::move(patterns), config);
 }

@@ -3,7 +3,7 @@
 //
 // From kernels to code. A kernel module is a builtin.module of func.func: kernels (unit attribute `ridge.kernel`, pointer
 // arguments, `ridge.block` = threads per block) written in arith, math, vector, scf, gpu ids and llvm loads and stores, and
-// declarations of the functions `ridge.<function>.<rounding>.<type>` that stand for expanded mathematics.
+// declarations of the functions `ridge_<function>_<rounding>[_v<lanes>]` that stand for expanded mathematics.
 #pragma once
 
 #include "runtime/base/Result.h"
@@ -36,7 +36,7 @@ Result<LoweredCode> lowerKernels(mlir::ModuleOp, const CodeTarget &, bool wantLl
 /// Replaces each gpu id of a kernel: on NVPTX by the special registers, on a CPU by an argument (block) and zero (thread).
 void lowerIds(mlir::ModuleOp, const CodeTarget &);
 
-/// Replaces calls of `ridge.*` functions by code: in place, or as one function each where a module has so many calls that
+/// Replaces calls of mathematical functions by code: in place, or as one function each where a module has so many calls that
 /// in-place code would be large.
 Status expandMathCalls(mlir::ModuleOp, const CodeTarget &);
 

@@ -4,6 +4,7 @@
 #include "compiler/lower/Lower.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/BuiltinTypes.h"
 
@@ -17,10 +18,11 @@ static constexpr StringLiteral kFn = "ridge.math_fn", kRounding = "ridge.roundin
 
 Value callMath(OpBuilder &b, Location loc, MathFn fn, ValueRange args, Rounding rounding) {
   Type type = args[0].getType();
-  std::string name = std::string("ridge.") + mathName(fn) +
-                     (rounding == Rounding::F32 ? ".f32" : rounding == Rounding::F16 ? ".f16" : ".bf16");
+  // PTX names have no dots.
+  std::string name = std::string("ridge_") + mathName(fn) +
+                     (rounding == Rounding::F32 ? "_f32" : rounding == Rounding::F16 ? "_f16" : "_bf16");
   if (auto v = dyn_cast<VectorType>(type))
-    name += ".v" + std::to_string(v.getNumElements());
+    name += "_v" + std::to_string(v.getNumElements());
   auto module = b.getInsertionBlock()->getParentOp()->getParentOfType<ModuleOp>();
   auto callee = module.lookupSymbol<func::FuncOp>(name);
   if (!callee) {
@@ -70,6 +72,7 @@ Status expandMathCalls(ModuleOp module, const CodeTarget &target) {
   bool outline = total > kInlineOperations;
   for (func::FuncOp f : declarations) {
     OpBuilder b(f);
+    f->setAttr("llvm.linkage", LLVM::LinkageAttr::get(f.getContext(), LLVM::Linkage::Internal));
     f->setAttr("passthrough", b.getArrayAttr({b.getStringAttr(outline ? "noinline" : "alwaysinline")}));
   }
   return {};

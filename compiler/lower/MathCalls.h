@@ -1,7 +1,7 @@
 // Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// A mathematical function in a kernel is a call of a declared function, `ridge.tanh.bf16.v8`, until lowering expands it.
+// A mathematical function in a kernel is a call of a declared function, `ridge_tanh_bf16_v8`, until lowering expands it.
 // So a dump of a kernel reads as mathematics, and lowering may choose between code in place and one function for all calls.
 #pragma once
 

@@ -36,7 +36,9 @@ struct KeyHash {
 class Tracer {
 public:
   explicit Tracer(const TraceRequest &request) : request(request), graph(*request.graph) {}
-  Result<Trace> run();
+  Status run();
+  Trace trace;
+  bool exceeded = false;
 
 private:
   /// A value being evaluated: its operands are wanted one after the other.
@@ -64,7 +66,6 @@ private:
 
   const TraceRequest &request;
   const Graph &graph;
-  Trace trace;
   Context *ctx = nullptr;
   std::unordered_map<Key, std::vector<uint32_t>, KeyHash> memo;
 };
@@ -278,7 +279,8 @@ Result<uint32_t> Tracer::evaluate(Want root) {
     }
     if (pushed)
       continue;
-    if (trace.instances.size() >= request.maxInstances)
+    exceeded = trace.instances.size() >= request.maxInstances;
+    if (exceeded)
       return unsupported({}, "more than " + std::to_string(request.maxInstances) + " values at distinct indices");
     last = finish(f);
     stack.pop_back();
@@ -286,7 +288,7 @@ Result<uint32_t> Tracer::evaluate(Want root) {
   return last;
 }
 
-Result<Trace> Tracer::run() {
+Status Tracer::run() {
   trace.context = std::make_shared<Context>();
   ctx = trace.context.get();
   trace.lanes = request.lanes;
@@ -321,12 +323,23 @@ Result<Trace> Tracer::run() {
   }
   if (ctx->overflowed())
     return unsupported({}, "an index of a fused kernel does not fit 64 bits");
-  return std::move(trace);
+  return {};
 }
 
 } // namespace
 
-Result<Trace> tracePointwise(const TraceRequest &request) { return Tracer(request).run(); }
+Result<TraceOutcome> tracePointwiseUpTo(const TraceRequest &request) {
+  Tracer tracer(request);
+  if (Status s = tracer.run(); !s && !tracer.exceeded)
+    return s.takeError();
+  return TraceOutcome{std::move(tracer.trace), tracer.exceeded};
+}
+
+Result<Trace> tracePointwise(const TraceRequest &request) {
+  Tracer tracer(request);
+  RL_TRY(tracer.run());
+  return std::move(tracer.trace);
+}
 
 int64_t iterationElements(const Graph &graph, ValueId output, bool splitCat) {
   if (!splitCat)

@@ -80,6 +80,13 @@ struct TraceRequest {
 /// op is not elementwise, layout or creation.
 Result<Trace> tracePointwise(const TraceRequest &);
 
+/// The same, but a trace that grows beyond the limit is handed back as far as it went, so that its shape can be judged.
+struct TraceOutcome {
+  Trace trace;
+  bool exceeded = false;
+};
+Result<TraceOutcome> tracePointwiseUpTo(const TraceRequest &);
+
 /// The elements of a request's iteration space.
 int64_t iterationElements(const Graph &, ValueId output, bool splitCat);
 

@@ -1,0 +1,290 @@
+// Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "compiler/Compiler.h"
+#include "compiler/Plan.h"
+#include "compiler/emit/Pointwise.h"
+#include "compiler/explain/Record.h"
+#include "compiler/lower/Lower.h"
+#include "ir/dialect/Export.h"
+#include "ir/dialect/Import.h"
+#include "ir/dialect/Ridge.h"
+#include "passes/transforms/Passes.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/ControlFlow/IR/ControlFlow.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/UB/IR/UBOps.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/MLIRContext.h"
+#include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Dialect/NVVM/NVVMToLLVMIRTranslation.h"
+
+#include <chrono>
+
+using namespace mlir;
+
+namespace rl {
+
+namespace {
+
+std::string textOf(Operation *op) {
+  std::string out;
+  llvm::raw_string_ostream stream(out);
+  OpPrintingFlags flags;
+  op->print(stream, flags);
+  return out + "\n";
+}
+
+class Stopwatch {
+public:
+  explicit Stopwatch(std::map<std::string, double> &into) : into(into) {}
+  void lap(const std::string &phase) {
+    auto now = std::chrono::steady_clock::now();
+    into[phase] += std::chrono::duration<double>(now - last).count();
+    last = now;
+  }
+
+private:
+  std::map<std::string, double> &into;
+  std::chrono::steady_clock::time_point last = std::chrono::steady_clock::now();
+};
+
+const DialectRegistry &dialects() {
+  static const DialectRegistry registry = [] {
+    DialectRegistry r;
+    ridge::registerRidgeDialects(r);
+    r.insert<arith::ArithDialect, cf::ControlFlowDialect, func::FuncDialect, gpu::GPUDialect, LLVM::LLVMDialect, NVVM::NVVMDialect, math::MathDialect,
+             scf::SCFDialect, ub::UBDialect, vector::VectorDialect>();
+    registerBuiltinDialectTranslation(r);
+    registerLLVMDialectTranslation(r);
+    registerNVVMDialectTranslation(r);
+    return r;
+  }();
+  return registry;
+}
+
+class Driver {
+public:
+  Driver(const Graph &graph, const CompileTarget &target, const CompileOptions &options)
+      : graph(graph), target(target), options(options), context(dialects(), MLIRContext::Threading::DISABLED), watch(out.seconds) {}
+
+  Result<Compiled> run();
+
+private:
+  void keep(const char *stage, const std::string &kernel, std::string text) {
+    if (options.keepStages)
+      out.stages.push_back({stage, kernel, std::move(text)});
+  }
+  void layOut(func::FuncOp f);
+  Status emitKernels(func::FuncOp f);
+
+  const Graph &graph;
+  const CompileTarget &target;
+  const CompileOptions &options;
+  MLIRContext context;
+  Compiled out;
+  Stopwatch watch;
+  CodeTarget code;
+  std::vector<ridge::GroupOp> groups;
+  llvm::DenseMap<mlir::Value, uint32_t> buffers;
+};
+
+/// Gives every stored tensor a buffer: what is returned in the caller's memory, what only later kernels read in the arena.
+void Driver::layOut(func::FuncOp f) {
+  Package &p = out.package;
+  for (auto [i, v] : llvm::enumerate(graph.inputs)) {
+    p.inputs.push_back({graph.values[v].name, graph.type(v)});
+    p.buffers.push_back({PackageBuffer::Input, static_cast<uint32_t>(i), 0, graph.type(v).bytes()});
+  }
+  for (auto [i, v] : llvm::enumerate(graph.parameters)) {
+    p.parameters.push_back({graph.values[v].name, graph.type(v)});
+    p.buffers.push_back({PackageBuffer::Parameter, static_cast<uint32_t>(i), 0, graph.type(v).bytes()});
+  }
+  for (auto [i, arg] : llvm::enumerate(f.getArguments()))
+    buffers[arg] = static_cast<uint32_t>(i);
+  auto firstOutput = static_cast<uint32_t>(p.buffers.size());
+  for (auto [i, v] : llvm::enumerate(graph.outputs)) {
+    p.outputs.push_back({graph.values[v].name, graph.type(v)});
+    p.buffers.push_back({PackageBuffer::Output, static_cast<uint32_t>(i), 0, graph.type(v).bytes()});
+  }
+  for (ridge::GroupOp g : f.getOps<ridge::GroupOp>())
+    groups.push_back(g);
+  Operation *ret = f.getBody().front().getTerminator();
+  for (auto [i, v] : llvm::enumerate(ret->getOperands()))
+    if (v.getDefiningOp() && !buffers.contains(v))
+      buffers[v] = firstOutput + static_cast<uint32_t>(i);
+
+  std::vector<Lifetime> lifetimes;
+  std::vector<mlir::Value> intermediates;
+  llvm::DenseMap<Operation *, int> place;
+  for (auto [at, g] : llvm::enumerate(groups))
+    place[g] = static_cast<int>(at);
+  for (auto [at, g] : llvm::enumerate(groups))
+    for (mlir::Value result : g.getResults()) {
+      if (buffers.contains(result))
+        continue;
+      int last = static_cast<int>(at);
+      for (Operation *user : result.getUsers())
+        if (auto it = place.find(user); it != place.end())
+          last = std::max(last, it->second);
+      lifetimes.push_back({ridge::toTensorType(result.getType())->bytes(), static_cast<int>(at), last});
+      intermediates.push_back(result);
+    }
+  std::vector<int64_t> offsets;
+  p.arenaBytes = placeInArena(lifetimes, offsets);
+  for (size_t i = 0; i < intermediates.size(); ++i) {
+    buffers[intermediates[i]] = static_cast<uint32_t>(p.buffers.size());
+    p.buffers.push_back({PackageBuffer::Arena, 0, offsets[i], lifetimes[i].bytes});
+  }
+}
+
+static int64_t number(DictionaryAttr schedule, StringRef name) {
+  auto a = schedule ? schedule.getAs<IntegerAttr>(name) : IntegerAttr();
+  return a ? a.getInt() : 0;
+}
+
+Status Driver::emitKernels(func::FuncOp f) {
+  Package &p = out.package;
+  OwningOpRef<ModuleOp> kernels = ModuleOp::create(UnknownLoc::get(&context));
+  size_t count = 0;
+  for (ridge::GroupOp g : groups) {
+    ridge::ExportedGraph body = ridge::exportBlock(g.getBody().front(), graph.strict);
+    DictionaryAttr schedule = g.getScheduleAttr();
+    emit::PointwiseKernel kernel;
+    kernel.name = graph.name + "_" + std::to_string(count++);
+    kernel.schedule.lanes = number(schedule, "lanes");
+    kernel.schedule.threads = number(schedule, "threads");
+    kernel.schedule.splitCat = schedule && schedule.getAs<BoolAttr>("split_cat") && schedule.getAs<BoolAttr>("split_cat").getValue();
+    kernel.body = std::move(body.graph);
+    if (kernel.body.type(kernel.body.outputs[0]).elements() == 0)
+      continue;
+    PackageLaunch launch;
+    launch.kernel = kernel.name;
+    for (mlir::Value v : g.getOperands())
+      launch.args.push_back(buffers.lookup(v));
+    for (mlir::Value v : g.getResults())
+      launch.args.push_back(buffers.lookup(v));
+    for (const Node &n : kernel.body.nodes) {
+      if (launch.label.size() > 160) {
+        launch.label += " ...";
+        break;
+      }
+      launch.label += (launch.label.empty() ? "" : " ") + kernel.body.values[n.outputs[0]].name;
+    }
+    RL_ASSIGN(launch.blocks, emit::emitPointwise(*kernels, kernel, code, /*alignedTo16=*/target.cuda));
+    if (target.cuda) {
+      if (launch.blocks > INT32_MAX)
+        return unsupported({}, "kernel " + kernel.name + " needs " + std::to_string(launch.blocks) + " blocks, a launch takes 2^31 - 1");
+      launch.grid.x = static_cast<uint32_t>(launch.blocks);
+      launch.block.x = static_cast<uint32_t>(kernel.schedule.threads);
+      if (kernel.schedule.lanes > 1) {
+        launch.align = 16;
+        emit::PointwiseKernel plain = kernel;
+        plain.name += "_unaligned";
+        plain.schedule.lanes = 1;
+        RL_ASSIGN(int64_t blocks, emit::emitPointwise(*kernels, plain, code, false));
+        launch.unalignedKernel = plain.name;
+        if (blocks > INT32_MAX)
+          return unsupported({}, "kernel " + plain.name + " needs " + std::to_string(blocks) + " blocks, a launch takes 2^31 - 1");
+        launch.unalignedGrid.x = static_cast<uint32_t>(blocks);
+        launch.unalignedBlock = launch.block;
+      }
+    }
+    p.launches.push_back(std::move(launch));
+  }
+  // What is returned as it came in, or returned twice, is copied.
+  Operation *ret = f.getBody().front().getTerminator();
+  auto firstOutput = static_cast<uint32_t>(graph.inputs.size() + graph.parameters.size());
+  for (auto [i, v] : llvm::enumerate(ret->getOperands())) {
+    uint32_t from = buffers.lookup(v), to = firstOutput + static_cast<uint32_t>(i);
+    if (from == to || p.buffers[to].bytes == 0)
+      continue;
+    PackageLaunch copy;
+    copy.kind = PackageLaunch::Copy;
+    copy.args = {to, from};
+    copy.label = p.outputs[i].name;
+    p.launches.push_back(std::move(copy));
+  }
+  watch.lap("emit");
+  keep("kernel", {}, textOf(*kernels));
+  if (count == 0 || kernels->getBody()->empty())
+    return {};
+  RL_ASSIGN(LoweredCode lowered, lowerKernels(*kernels, code, options.keepStages));
+  if (options.keepStages)
+    keep("llvm", {}, std::move(lowered.llvmIr));
+  if (target.cuda) {
+    keep("ptx", {}, lowered.code);
+    p.ptx = std::move(lowered.code);
+  } else {
+    p.object = std::move(lowered.code);
+  }
+  watch.lap("lower");
+  return {};
+}
+
+Result<Compiled> Driver::run() {
+  if (graph.gradient)
+    return unsupported("/gradient", "gradient requests are not compiled by this version");
+  if (graph.precision.mode != "keep")
+    return unsupported("/precision/mode", "precision mode '" + graph.precision.mode + "' is not compiled by this version; 'keep' is");
+  code.nvptx = target.cuda;
+  code.cpu = target.arch;
+  if (target.cuda)
+    code.sm = std::atoi(target.arch.c_str() + 3);
+  context.loadAllAvailableDialects();
+  OwningOpRef<ModuleOp> module = ridge::importGraph(context, graph);
+  keep("graph", {}, options.keepStages ? textOf(*module) : std::string());
+  watch.lap("import");
+  RL_TRY(runPipeline(*module, target.machine));
+  keep("fused", {}, options.keepStages ? textOf(*module) : std::string());
+  watch.lap("passes");
+  func::FuncOp f = *module->getOps<func::FuncOp>().begin();
+  Package &p = out.package;
+  p.name = graph.name;
+  p.version = RIDGELINE_VERSION;
+  p.target = target.cuda ? "cuda" : "cpu";
+  p.arch = target.arch;
+  layOut(f);
+  RL_TRY(emitKernels(f));
+  RL_ASSIGN(p.explain, writeRecord(f, out.package, target.machine));
+  watch.lap("record");
+  return std::move(out);
+}
+
+} // namespace
+
+Result<Compiled> compile(const Graph &graph, const CompileTarget &target, const CompileOptions &options) {
+  return Driver(graph, target, options).run();
+}
+
+std::vector<std::string> compileTargetNames() {
+  return {"cpu", "sm_80", "sm_89", "sm_90a", "a100", "h100", "h200", "rtx4090"};
+}
+
+Result<CompileTarget> findCompileTarget(std::string_view name) {
+  std::vector<std::string> names = compileTargetNames();
+  auto machine = cost::findTarget(name);
+  if (std::find(names.begin(), names.end(), name) == names.end() || !machine) {
+    std::string all;
+    for (const std::string &n : names)
+      all += (all.empty() ? "" : ", ") + n;
+    return usageError("unknown target '" + std::string(name) + "'; known: " + all);
+  }
+  CompileTarget out;
+  out.machine = *std::move(machine);
+  out.cuda = name != "cpu";
+  out.arch = out.cuda ? out.machine.arch : "x86-64-v3";
+  // A name that says an architecture means it exactly.
+  if (name.starts_with("sm_"))
+    out.arch = name;
+  return out;
+}
+
+} // namespace rl

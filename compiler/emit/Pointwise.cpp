@@ -1,0 +1,333 @@
+// Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "compiler/emit/Pointwise.h"
+#include "compiler/emit/BodyEmitter.h"
+#include "compiler/emit/IndexEmitter.h"
+#include "passes/plan/Trace.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "llvm/ADT/ScopeExit.h"
+
+using namespace mlir;
+
+namespace rl::emit {
+
+using mlir::Value; // not the graph's
+
+namespace {
+
+/// Writes one trace down as code.
+class TraceEmitter {
+public:
+  TraceEmitter(OpBuilder &b, Location loc, const Graph &graph, const Trace &trace, const CodeTarget &target, bool aligned,
+               ValueRange inputs, ValueRange outputs)
+      : b(b), loc(loc), graph(graph), trace(trace), target(target), aligned(aligned), outputs(outputs),
+        body(b, loc, MathTarget{target.nvptx, target.sm}, graph.strict), indices(b, loc, trace) {
+    for (auto [i, v] : llvm::enumerate(graph.inputs))
+      pointers[v] = inputs[i];
+    lanes.resize(trace.instances.size());
+  }
+
+  void emit(Value vectorIndex) {
+    indices.setVectorIndex(vectorIndex);
+    emitScope(0);
+    for (const TraceStore &store : trace.stores)
+      emitStore(store);
+  }
+
+private:
+  void emitScope(uint32_t scope) {
+    for (uint32_t i : trace.scopes[scope].order)
+      lanes[i] = emitInstance(trace.instances[i]);
+  }
+
+  Lane emitInstance(const Instance &in) {
+    if (in.node == kNone)
+      return emitLoad(in);
+    const Node &node = graph.nodes[in.node];
+    DType type = graph.type(in.value).dtype;
+    switch (opInfo(node.op).cls) {
+    case OpClass::Creation:
+      if (node.op == OpKind::Full)
+        return body.constant(node.attrs.value, type);
+      return body.fromIndex(in.uniform ? indices.scalar(in.index[node.attrs.dim]) : indices.lanes(in.index[node.attrs.dim]), type);
+    case OpClass::Shape:
+      if (node.op == OpKind::Cat || node.op == OpKind::Pad)
+        return emitPieces(in, node, type);
+      return lanes[in.operands[0]];
+    default:
+      break;
+    }
+    SmallVector<Lane> operands;
+    for (auto [o, i] : llvm::zip(node.inputs, in.operands)) {
+      if (o.isLiteral()) {
+        Lane literal;
+        literal.literal = o.literal;
+        operands.push_back(literal);
+      } else {
+        operands.push_back(lanes[i]);
+      }
+    }
+    Lane result = body.emit(node, operands, type);
+    // A widened operand is kept for its other users.
+    for (auto [o, i, lane] : llvm::zip(node.inputs, in.operands, operands))
+      if (!o.isLiteral() && !lanes[i].wide && lane.wide && definedHere(lane.wide))
+        lanes[i].wide = lane.wide;
+    return result;
+  }
+
+  /// Whether later code at the insertion point may use the value: it is defined in this block or around it.
+  bool definedHere(Value v) { return v.getParentBlock() == b.getInsertionBlock(); }
+
+  Value guardOf(const Instance &in, bool perLane) {
+    Value all;
+    for (const Condition &c : trace.guards[in.guard]) {
+      Value one = indices.condition(c, perLane);
+      all = all ? arith::AndIOp::create(b, loc, all, one).getResult() : one;
+    }
+    return all;
+  }
+
+  Value address(Value pointer, Type element, Value offset) {
+    if (offset.getType().isInteger(32))
+      offset = arith::ExtUIOp::create(b, loc, b.getI64Type(), offset);
+    return LLVM::GEPOp::create(b, loc, pointer.getType(), element, pointer, ValueRange{offset});
+  }
+
+  Value load(Value pointer, Type element, Type type, Value offset, unsigned alignment) {
+    return LLVM::LoadOp::create(b, loc, type, address(pointer, element, offset), alignment, false, false,
+                                /*isInvariant=*/target.nvptx);
+  }
+
+  Lane emitLoad(const Instance &in) {
+    const TensorType &type = graph.type(in.value);
+    Type element = body.memoryType(type.dtype);
+    auto size = static_cast<unsigned>(dtypeSize(type.dtype));
+    Value pointer = pointers.at(in.value);
+    bool guardVaries = false;
+    for (const Condition &c : trace.guards[in.guard])
+      guardVaries |= trace.laneDim >= 0 && c.expr.dependsOn(trace.laneDim);
+    if (in.uniform) {
+      Value offset = indices.scalar(in.linear);
+      if (Value ok = guardOf(in, false))
+        offset = arith::SelectOp::create(b, loc, ok, offset, indices.constant(0));
+      return body.fromMemory(load(pointer, element, element, offset, size), type.dtype);
+    }
+    VectorAccess access = indices.access(in.linear);
+    VectorType vector = VectorType::get({trace.lanes}, element);
+    if (access.contiguous && !guardVaries && (in.guard == 0 || type.elements() >= trace.lanes)) {
+      Value offset = indices.scalar(in.linear);
+      if (Value ok = guardOf(in, false))
+        offset = arith::SelectOp::create(b, loc, ok, offset, indices.constant(0));
+      return body.fromMemory(load(pointer, element, vector, offset, alignmentOf(access, size)), type.dtype);
+    }
+    Value offsets = indices.lanes(in.linear);
+    if (Value ok = guardOf(in, guardVaries)) {
+      Value zero = body.splatTo(indices.constant(0), trace.lanes);
+      offsets = arith::SelectOp::create(b, loc, ok, offsets, zero);
+    }
+    SmallVector<Value> elements;
+    for (int64_t l = 0; l < trace.lanes; ++l) {
+      Value offset = vector::ExtractOp::create(b, loc, offsets, ArrayRef<int64_t>{l});
+      elements.push_back(load(pointer, element, element, offset, size));
+    }
+    return body.fromMemory(vector::FromElementsOp::create(b, loc, vector, elements), type.dtype);
+  }
+
+  unsigned alignmentOf(const VectorAccess &access, unsigned size) const {
+    if (!aligned)
+      return size;
+    return static_cast<unsigned>(std::min<int64_t>(16, access.alignElements * size));
+  }
+
+  void emitStore(const TraceStore &store) {
+    const Instance &in = trace.instances[store.instance];
+    DType type = graph.type(in.value).dtype;
+    Type element = body.memoryType(type);
+    auto size = static_cast<unsigned>(dtypeSize(type));
+    Value value = body.splatTo(body.toMemory(lanes[store.instance], type), trace.lanes);
+    Value pointer = outputs[store.output];
+    if (trace.lanes == 1) {
+      LLVM::StoreOp::create(b, loc, value, address(pointer, element, indices.scalar(store.linear)), size);
+      return;
+    }
+    VectorAccess access = indices.access(store.linear);
+    if (access.contiguous) {
+      LLVM::StoreOp::create(b, loc, value, address(pointer, element, indices.scalar(store.linear)), alignmentOf(access, size));
+      return;
+    }
+    Value offsets = indices.lanes(store.linear);
+    for (int64_t l = 0; l < trace.lanes; ++l) {
+      Value offset = vector::ExtractOp::create(b, loc, offsets, ArrayRef<int64_t>{l});
+      Value one = vector::ExtractOp::create(b, loc, value, ArrayRef<int64_t>{l});
+      LLVM::StoreOp::create(b, loc, one, address(pointer, element, offset), size);
+    }
+  }
+
+  /// How the pieces of a choice are handed on: as storage bits where all of them are just that, else as f32.
+  bool yieldsRaw(const Instance &in, DType type) const {
+    if (!isArithmeticFloat(type) || type == DType::F32 || graph.strict)
+      return true;
+    for (const Instance::Piece &p : in.pieces)
+      if (p.instance != kNone && trace.instances[p.instance].node != kNone)
+        return false;
+    return true;
+  }
+
+  Value pieceValue(const Instance &in, const Instance::Piece &piece, const Node &node, DType type, bool raw) {
+    Lane lane;
+    if (piece.instance == kNone) {
+      lane = body.constant(node.attrs.value, type);
+    } else {
+      lane = lanes[piece.instance];
+      DType from = graph.type(trace.instances[piece.instance].value).dtype;
+      if (from != type)
+        lane = body.cast(lane, type, true);
+    }
+    Value v = !raw || type == DType::F32 ? body.wide(lane) : lane.raw;
+    if (raw && !v)
+      v = body.toMemory(lane, type);
+    return body.splatTo(v, in.uniform ? 1 : trace.lanes);
+  }
+
+  Lane emitPieces(const Instance &in, const Node &node, DType type) {
+    bool raw = yieldsRaw(in, type);
+    Value result;
+    if (in.branches) {
+      result = emitBranch(in, 0, node, type, raw);
+    } else {
+      result = pieceValue(in, in.pieces.back(), node, type, raw);
+      for (size_t i = in.pieces.size() - 1; i-- > 0;) {
+        Value cond;
+        for (const Condition &c : in.pieces[i].conditions) {
+          bool perLane = trace.laneDim >= 0 && c.expr.dependsOn(trace.laneDim);
+          Value one = body.splatTo(indices.condition(c, perLane), in.uniform ? 1 : trace.lanes);
+          cond = cond ? arith::AndIOp::create(b, loc, cond, one).getResult() : one;
+        }
+        result = arith::SelectOp::create(b, loc, cond, pieceValue(in, in.pieces[i], node, type, raw), result);
+      }
+    }
+    if (type == DType::F32)
+      return {type, result, result, {}};
+    return raw ? Lane{type, result, {}, {}} : Lane{type, {}, result, {}};
+  }
+
+  Value emitBranch(const Instance &in, size_t i, const Node &node, DType type, bool raw) {
+    const Instance::Piece &piece = in.pieces[i];
+    auto evaluate = [&] {
+      if (piece.instance != kNone)
+        emitScope(piece.scope);
+      return pieceValue(in, piece, node, type, raw);
+    };
+    if (i + 1 == in.pieces.size())
+      return evaluate();
+    Value cond;
+    for (const Condition &c : piece.conditions) {
+      Value one = indices.condition(c, false);
+      cond = cond ? arith::AndIOp::create(b, loc, cond, one).getResult() : one;
+    }
+    Type element = raw ? (type == DType::Bool ? b.getI1Type() : body.memoryType(type)) : Type(b.getF32Type());
+    Type resultType = in.uniform || trace.lanes == 1 ? element : VectorType::get({trace.lanes}, element);
+    auto branch = scf::IfOp::create(b, loc, TypeRange{resultType}, cond, /*withElseRegion=*/true);
+    auto region = [&](Block *block, auto make) {
+      OpBuilder::InsertionGuard guard(b);
+      b.setInsertionPointToStart(block);
+      // What is widened or indexed inside a branch is not there outside of it.
+      auto saved = lanes;
+      indices.push();
+      Value v = make();
+      scf::YieldOp::create(b, loc, v);
+      indices.pop();
+      lanes = std::move(saved);
+    };
+    region(branch.thenBlock(), evaluate);
+    region(branch.elseBlock(), [&] { return emitBranch(in, i + 1, node, type, raw); });
+    return branch.getResult(0);
+  }
+
+  OpBuilder &b;
+  Location loc;
+  const Graph &graph;
+  const Trace &trace;
+  const CodeTarget &target;
+  bool aligned;
+  ValueRange outputs;
+  BodyEmitter body;
+  IndexEmitter indices;
+  std::unordered_map<ValueId, Value> pointers;
+  std::vector<Lane> lanes;
+};
+
+} // namespace
+
+Result<int64_t> emitPointwise(ModuleOp module, const PointwiseKernel &kernel, const CodeTarget &target, bool alignedTo16) {
+  const Graph &graph = kernel.body;
+  TraceRequest request;
+  request.graph = &graph;
+  request.outputs = graph.outputs;
+  request.boundary.assign(graph.values.size(), false);
+  request.splitCat = kernel.schedule.splitCat;
+  request.lanes = kernel.schedule.lanes;
+  int64_t elements = iterationElements(graph, graph.outputs[0], request.splitCat);
+  int64_t V = request.lanes, vectors = elements / V, tail = elements % V, threads = kernel.schedule.threads;
+
+  MLIRContext *ctx = module.getContext();
+  OpBuilder b(ctx);
+  Location loc = b.getUnknownLoc();
+  b.setInsertionPointToEnd(module.getBody());
+  Type pointer = LLVM::LLVMPointerType::get(ctx, target.nvptx ? 1 : 0);
+  SmallVector<Type> types(graph.inputs.size() + graph.outputs.size(), pointer);
+  auto f = func::FuncOp::create(b, loc, kernel.name, b.getFunctionType(types, {}));
+  f->setAttr("ridge.kernel", b.getUnitAttr());
+  f->setAttr("ridge.block", b.getI64IntegerAttr(threads));
+  Block *entry = f.addEntryBlock();
+  ValueRange arguments = entry->getArguments();
+  ValueRange inputs = arguments.take_front(graph.inputs.size()), outputs = arguments.drop_front(graph.inputs.size());
+  b.setInsertionPointToStart(entry);
+  Value thread = gpu::ThreadIdOp::create(b, loc, gpu::Dimension::x);
+  Value block = gpu::BlockIdOp::create(b, loc, gpu::Dimension::x);
+  Value width = arith::ConstantIndexOp::create(b, loc, threads);
+  Value global = arith::AddIOp::create(b, loc, arith::MulIOp::create(b, loc, block, width), thread);
+
+  auto bodyAt = [&](int64_t lanes, Value at) -> Status {
+    request.lanes = lanes;
+    RL_ASSIGN(Trace trace, tracePointwise(request));
+    TraceEmitter emitter(b, loc, graph, trace, target, alignedTo16 && lanes > 1, inputs, outputs);
+    emitter.emit(at);
+    return {};
+  };
+  int64_t units = vectors + (tail ? 1 : 0), blocks = (units + threads - 1) / threads;
+  if (vectors) {
+    bool exact = !tail && vectors % threads == 0;
+    if (!exact) {
+      Value inside = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, global, arith::ConstantIndexOp::create(b, loc, vectors));
+      auto branch = scf::IfOp::create(b, loc, inside);
+      OpBuilder::InsertionGuard guard(b);
+      b.setInsertionPoint(branch.thenBlock()->getTerminator());
+      RL_TRY(bodyAt(V, global));
+    } else {
+      RL_TRY(bodyAt(V, global));
+    }
+  }
+  if (tail) {
+    Value last = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, global, arith::ConstantIndexOp::create(b, loc, vectors));
+    auto branch = scf::IfOp::create(b, loc, last);
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPoint(branch.thenBlock()->getTerminator());
+    Value from = arith::ConstantIndexOp::create(b, loc, vectors * V), to = arith::ConstantIndexOp::create(b, loc, elements);
+    auto loop = scf::ForOp::create(b, loc, from, to, arith::ConstantIndexOp::create(b, loc, 1));
+    b.setInsertionPointToStart(loop.getBody());
+    RL_TRY(bodyAt(1, loop.getInductionVar()));
+  }
+  b.setInsertionPointToEnd(entry);
+  func::ReturnOp::create(b, loc);
+  return blocks;
+}
+
+} // namespace rl::emit

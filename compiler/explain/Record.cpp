@@ -1,0 +1,248 @@
+// Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "compiler/explain/Record.h"
+#include "ir/dialect/OpModel.h"
+#include "ir/dialect/Ridge.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+#include <nlohmann/json.hpp>
+
+using namespace mlir;
+using Json = nlohmann::ordered_json;
+
+namespace rl {
+
+static double real(DictionaryAttr d, StringRef name) {
+  if (!d)
+    return 0;
+  if (auto f = d.getAs<FloatAttr>(name))
+    return f.getValueAsDouble();
+  if (auto i = d.getAs<IntegerAttr>(name))
+    return static_cast<double>(i.getInt());
+  return 0;
+}
+static int64_t integer(DictionaryAttr d, StringRef name) { return static_cast<int64_t>(real(d, name)); }
+
+static Json tensorOf(mlir::Value v) {
+  TensorType type = *ridge::toTensorType(v.getType());
+  return {{"name", ridge::valueName(v).str()}, {"dtype", dtypeName(type.dtype)}, {"shape", type.shape}, {"bytes", type.bytes()}};
+}
+
+Result<std::string> writeRecord(func::FuncOp f, const Package &package, const cost::TargetDesc &machine) {
+  Json record;
+  record["ridgeline_record"] = 1;
+  record["name"] = package.name;
+  record["target"] = package.target;
+  record["arch"] = package.arch;
+  record["machine"] = machine.name;
+  // The intensity at which arithmetic in f32, which pointwise kernels compute in, takes as long as memory.
+  double ridgePoint = machine.ridgePoint(DType::F32);
+  record["ridge_point_flops_per_byte"] = ridgePoint;
+  Json kernels = Json::array();
+  int64_t bytes = 0, unfused = 0, nodes = 0;
+  double seconds = 0;
+  size_t index = 0;
+  for (ridge::GroupOp g : f.getOps<ridge::GroupOp>()) {
+    DictionaryAttr s = g.getScheduleAttr();
+    Json k;
+    std::string name = package.name + "_" + std::to_string(index++);
+    if (integer(s, "elements") == 0)
+      continue;
+    k["name"] = name;
+    k["kind"] = g.getKind().str();
+    for (Operation &op : g.getBody().front().without_terminator()) {
+      auto kind = ridge::opKind(&op);
+      if (!kind)
+        continue;
+      Json node = {{"op", opInfo(*kind).name}, {"output", ridge::valueName(op.getResult(0)).str()}};
+      if (auto at = op.getAttrOfType<IntegerAttr>(ridge::kNodeAttr))
+        node["pointer"] = "/nodes/" + std::to_string(at.getInt());
+      if (auto source = op.getAttrOfType<StringAttr>(ridge::kSourceAttr))
+        node["source"] = source.str();
+      k["nodes"].push_back(node);
+      ++nodes;
+    }
+    k["inputs"] = Json::array();
+    k["outputs"] = Json::array();
+    for (mlir::Value v : g.getOperands())
+      k["inputs"].push_back(tensorOf(v));
+    for (mlir::Value v : g.getResults())
+      k["outputs"].push_back(tensorOf(v));
+    int64_t read = integer(s, "bytes_read"), written = integer(s, "bytes_written");
+    double flops = real(s, "flops"), memory = real(s, "memory_seconds"), compute = real(s, "compute_seconds");
+    k["bytes_read"] = read;
+    k["bytes_written"] = written;
+    k["bytes_unfused"] = integer(s, "bytes_unfused");
+    k["flops"] = flops;
+    k["intensity_flops_per_byte"] = read + written ? flops / static_cast<double>(read + written) : 0.0;
+    k["bound"] = compute > memory ? "compute" : "memory";
+    k["memory_us"] = memory * 1e6;
+    k["compute_us"] = compute * 1e6;
+    k["predicted_us"] = real(s, "seconds") * 1e6;
+    k["elements"] = integer(s, "elements");
+    k["lanes"] = integer(s, "lanes");
+    k["threads"] = integer(s, "threads");
+    for (const PackageLaunch &l : package.launches)
+      if (l.kernel == name)
+        k["blocks"] = l.blocks;
+    k["why"] = Json::array();
+    if (auto why = g.getWhyAttr())
+      for (Attribute a : why)
+        k["why"].push_back(cast<StringAttr>(a).str());
+    bytes += read + written;
+    unfused += integer(s, "bytes_unfused");
+    seconds += real(s, "seconds");
+    kernels.push_back(std::move(k));
+  }
+  size_t copies = 0;
+  for (const PackageLaunch &l : package.launches)
+    if (l.kind == PackageLaunch::Copy) {
+      ++copies;
+      bytes += 2 * package.buffers[l.args[0]].bytes;
+    }
+  record["nodes"] = nodes;
+  record["kernel_count"] = kernels.size();
+  record["copies"] = copies;
+  record["bytes"] = bytes;
+  record["bytes_unfused"] = unfused;
+  record["predicted_us"] = seconds * 1e6;
+  record["arena_bytes"] = package.arenaBytes;
+  record["kernels"] = std::move(kernels);
+  return record.dump(1, ' ', false, Json::error_handler_t::replace);
+}
+
+static std::string amount(double bytes) {
+  const char *unit[] = {"B", "kB", "MB", "GB", "TB"};
+  int u = 0;
+  while (bytes >= 1000 && u < 4) {
+    bytes /= 1000;
+    ++u;
+  }
+  char text[32];
+  std::snprintf(text, sizeof text, u == 0 ? "%.0f %s" : "%.2f %s", bytes, unit[u]);
+  return text;
+}
+
+static std::string fixed(double v, int digits) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.*f", digits, v);
+  return text;
+}
+
+static std::string shapeText(const Json &t) {
+  std::string s = t["name"].get<std::string>() + ": " + t["dtype"].get<std::string>() + " [";
+  bool first = true;
+  for (const Json &e : t["shape"]) {
+    s += (first ? "" : ", ") + std::to_string(e.get<int64_t>());
+    first = false;
+  }
+  return s + "]";
+}
+
+static std::string nodeList(const Json &kernel) {
+  std::string line;
+  size_t shown = 0, all = kernel["nodes"].size();
+  for (const Json &n : kernel["nodes"]) {
+    if (shown == 40 && all > 48) {
+      line += " ... and " + std::to_string(all - shown) + " more";
+      break;
+    }
+    line += (shown++ ? ", " : "") + n["output"].get<std::string>() + " (" + n["op"].get<std::string>() + ")";
+  }
+  return line;
+}
+
+static std::string asText(const Json &r) {
+  std::string out = "graph " + r["name"].get<std::string>() + " for " + r["arch"].get<std::string>() + " (figures of " +
+                    r["machine"].get<std::string>() + "): " + std::to_string(r["nodes"].get<int64_t>()) + " nodes in " +
+                    std::to_string(r["kernel_count"].get<int64_t>()) +
+                    (r["kernel_count"] == 1 ? " fused kernel" : " kernels") + "\n";
+  if (r["copies"] != 0)
+    out += "  copies: " + std::to_string(r["copies"].get<int64_t>()) + " (outputs that are inputs)\n";
+  double bytes = r["bytes"].get<double>(), unfused = r["bytes_unfused"].get<double>();
+  out += "  memory traffic: " + amount(bytes) + ", one kernel a node would move " + amount(unfused);
+  if (bytes > 0)
+    out += " (" + fixed(unfused / bytes, 1) + " times as much)";
+  out += "\n  predicted: " + fixed(r["predicted_us"].get<double>(), 1) + " us; intermediates: " + amount(r["arena_bytes"].get<double>()) + "\n";
+  for (const Json &k : r["kernels"]) {
+    out += "\nkernel " + k["name"].get<std::string>() + " (" + k["kind"].get<std::string>() + ")\n";
+    out += "  nodes   " + nodeList(k) + "\n";
+    for (const Json &t : k["inputs"])
+      out += "  reads   " + shapeText(t) + "\n";
+    for (const Json &t : k["outputs"])
+      out += "  writes  " + shapeText(t) + "\n";
+    out += "  bytes   " + amount(k["bytes_read"].get<double>()) + " read, " + amount(k["bytes_written"].get<double>()) +
+           " written; unfused " + amount(k["bytes_unfused"].get<double>()) + "\n";
+    out += "  work    " + fixed(k["flops"].get<double>() / 1e6, 2) + " Mflop, " + fixed(k["intensity_flops_per_byte"].get<double>(), 2) +
+           " flop/byte; ridge point " + fixed(r["ridge_point_flops_per_byte"].get<double>(), 1) + "\n";
+    out += "  bound   " + k["bound"].get<std::string>() + ": memory " + fixed(k["memory_us"].get<double>(), 2) + " us, compute " +
+           fixed(k["compute_us"].get<double>(), 2) + " us; predicted " + fixed(k["predicted_us"].get<double>(), 2) + " us\n";
+    out += "  launch  " + std::to_string(k.value("blocks", int64_t(0))) + " blocks of " + std::to_string(k["threads"].get<int64_t>()) +
+           " threads, " + std::to_string(k["lanes"].get<int64_t>()) + " elements a thread\n";
+    for (const Json &w : k["why"])
+      out += "  why     " + w.get<std::string>() + "\n";
+  }
+  return out;
+}
+
+static std::string escaped(const std::string &s) {
+  std::string out;
+  for (char c : s)
+    switch (c) {
+    case '&':
+      out += "&amp;";
+      break;
+    case '<':
+      out += "&lt;";
+      break;
+    case '>':
+      out += "&gt;";
+      break;
+    case '"':
+      out += "&quot;";
+      break;
+    default:
+      out += c;
+    }
+  return out;
+}
+
+static std::string asHtml(const Json &r) {
+  std::string name = escaped(r["name"].get<std::string>());
+  std::string out = "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>" + name +
+                    "</title>\n<style>body{font:15px/1.5 system-ui,sans-serif;margin:2em auto;max-width:64em;padding:0 1em}"
+                    "table{border-collapse:collapse;width:100%}td,th{border-bottom:1px solid #ccc;padding:.3em .6em;text-align:left;"
+                    "vertical-align:top}td.n{text-align:right;font-variant-numeric:tabular-nums}</style></head><body>\n<h1>" +
+                    name + "</h1>\n<p>" + std::to_string(r["nodes"].get<int64_t>()) + " nodes in " +
+                    std::to_string(r["kernel_count"].get<int64_t>()) + " kernels for " + escaped(r["arch"].get<std::string>()) +
+                    ". Memory traffic " + amount(r["bytes"].get<double>()) + "; one kernel a node would move " +
+                    amount(r["bytes_unfused"].get<double>()) + ". Predicted " + fixed(r["predicted_us"].get<double>(), 1) +
+                    " us.</p>\n<table><thead><tr><th>kernel<th>nodes<th>read<th>written<th>unfused<th>flop/byte<th>bound<th>predicted us<th>why"
+                    "</tr></thead><tbody>\n";
+  for (const Json &k : r["kernels"]) {
+    std::string why;
+    for (const Json &w : k["why"])
+      why += "<div>" + escaped(w.get<std::string>()) + "</div>";
+    out += "<tr><td>" + escaped(k["name"].get<std::string>()) + "<td>" + escaped(nodeList(k)) + "<td class=n>" +
+           amount(k["bytes_read"].get<double>()) + "<td class=n>" + amount(k["bytes_written"].get<double>()) + "<td class=n>" +
+           amount(k["bytes_unfused"].get<double>()) + "<td class=n>" + fixed(k["intensity_flops_per_byte"].get<double>(), 2) + "<td>" +
+           k["bound"].get<std::string>() + "<td class=n>" + fixed(k["predicted_us"].get<double>(), 2) + "<td>" + why + "</tr>\n";
+  }
+  return out + "</tbody></table></body></html>\n";
+}
+
+Result<std::string> renderRecord(const std::string &record, std::string_view format) {
+  if (format == "json")
+    return record + "\n";
+  Json r = Json::parse(record, nullptr, false);
+  if (r.is_discarded())
+    return invalid({}, "the decision record is not JSON");
+  if (format == "text")
+    return asText(r);
+  if (format == "html")
+    return asHtml(r);
+  return usageError("unknown format '" + std::string(format) + "'; known: text, json, html");
+}
+
+} // namespace rl

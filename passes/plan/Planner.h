@@ -1,0 +1,39 @@
+// Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Which kernels a graph of pointwise, layout and creation ops becomes, and why. No MLIR here: the grouping pass applies what
+// this decides to the IR.
+//
+// The rule. A kernel computes all that can be stored over one iteration space in one pass: outputs with equal element counts
+// share a kernel, and everything above them is recomputed in it from what is loaded. A value in between is written to memory
+// and read back ("cut") only for a reason that has figures: more kernel arguments than a launch takes, more live registers
+// than a thread has, layouts that would evaluate it at many distinct indices, or a broadcast that would repeat work which
+// costs more than a pass through memory.
+#pragma once
+
+#include "ir/graph/Graph.h"
+#include "passes/cost/Cost.h"
+#include "passes/cost/OpCost.h"
+
+namespace rl {
+
+struct PlannedGroup {
+  std::vector<ValueId> inputs, outputs;
+  std::vector<NodeId> nodes;      ///< what is evaluated, in the graph's order
+  int64_t elements = 0;           ///< of the iteration space
+  int64_t lanes = 1, threads = 1;
+  bool splitCat = false;
+  cost::WorkEstimate work;
+  cost::Estimate time;
+  int64_t unfusedBytes = 0;       ///< what its nodes would move as one kernel each
+  std::vector<std::string> why;
+};
+
+struct Plan {
+  std::vector<PlannedGroup> groups; ///< a group comes after those whose outputs it loads
+};
+
+/// Errors: Code::Unsupported with the node's pointer for an op of another class (reductions, matrix products ...).
+Result<Plan> planPointwise(const Graph &, const cost::TargetDesc &);
+
+} // namespace rl

@@ -1,0 +1,144 @@
+// Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Writes the planner's decision into the IR: each kernel a `ridge.group`, what it recomputes cloned into it, its figures and
+// reasons as attributes. Nothing is decided here.
+#include "ir/dialect/Export.h"
+#include "ir/dialect/Ridge.h"
+#include "passes/plan/Planner.h"
+#include "passes/transforms/Passes.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/IRMapping.h"
+#include "mlir/Pass/Pass.h"
+
+using namespace mlir;
+using namespace mlir::ridge;
+
+namespace {
+
+class Grouper {
+public:
+  Grouper(func::FuncOp f, const ExportedGraph &exported) : f(f), exported(exported), b(f.getContext()) {}
+
+  void apply(const rl::Plan &plan) {
+    Block &block = f.getBody().front();
+    b.setInsertionPoint(block.getTerminator());
+    for (const rl::PlannedGroup &g : plan.groups)
+      form(g);
+    for (OpOperand &o : block.getTerminator()->getOpOperands())
+      if (Value v = made.lookup(o.get()))
+        o.set(v);
+    // What is left has been cloned into the groups that need it.
+    SmallVector<Operation *> left;
+    for (Operation &op : block.without_terminator())
+      if (!isa<GroupOp>(op))
+        left.push_back(&op);
+    for (Operation *op : llvm::reverse(left))
+      if (op->use_empty())
+        op->erase();
+  }
+
+private:
+  Value stored(rl::ValueId v) {
+    Value original = exported.values[v];
+    Value group = made.lookup(original);
+    return group ? group : original;
+  }
+
+  void form(const rl::PlannedGroup &g) {
+    SmallVector<Value> inputs;
+    SmallVector<Type> outputs;
+    for (rl::ValueId v : g.inputs)
+      inputs.push_back(stored(v));
+    for (rl::ValueId v : g.outputs)
+      outputs.push_back(exported.values[v].getType());
+    auto group = GroupOp::create(b, f.getLoc(), outputs, inputs, "pointwise");
+    auto i64 = [&](int64_t v) { return b.getI64IntegerAttr(v); };
+    auto f64 = [&](double v) { return b.getF64FloatAttr(v); };
+    auto name = [&](StringRef n, Attribute a) { return b.getNamedAttr(n, a); };
+    group.setScheduleAttr(b.getDictionaryAttr({
+        name("lanes", i64(g.lanes)),
+        name("threads", i64(g.threads)),
+        name("elements", i64(g.elements)),
+        name("split_cat", b.getBoolAttr(g.splitCat)),
+        name("bytes_read", i64(static_cast<int64_t>(g.work.bytesRead))),
+        name("bytes_written", i64(static_cast<int64_t>(g.work.bytesWritten))),
+        name("bytes_unfused", i64(g.unfusedBytes)),
+        name("flops", f64(g.work.flops())),
+        name("seconds", f64(g.time.total)),
+        name("compute_seconds", f64(g.time.compute())),
+        name("memory_seconds", f64(g.time.memory)),
+    }));
+    SmallVector<StringRef> why(g.why.begin(), g.why.end());
+    group.setWhyAttr(b.getStrArrayAttr(why));
+
+    OpBuilder::InsertionGuard guard(b);
+    Block *body = &group.getBody().front();
+    b.setInsertionPointToStart(body);
+    IRMapping map;
+    for (auto [v, arg] : llvm::zip(g.inputs, body->getArguments()))
+      map.map(exported.values[v], arg);
+    for (rl::NodeId n : g.nodes) {
+      Operation *op = exported.values[exported.graph.nodes[n].outputs[0]].getDefiningOp();
+      for (Value operand : op->getOperands())
+        if (auto literal = operand.getDefiningOp<LiteralOp>(); literal && !map.contains(operand))
+          b.clone(*literal, map);
+      b.clone(*op, map);
+    }
+    SmallVector<Value> yields;
+    for (rl::ValueId v : g.outputs)
+      yields.push_back(map.lookup(exported.values[v]));
+    YieldOp::create(b, f.getLoc(), yields);
+    for (auto [v, result] : llvm::zip(g.outputs, group.getResults()))
+      made[exported.values[v]] = result;
+  }
+
+  func::FuncOp f;
+  const ExportedGraph &exported;
+  OpBuilder b;
+  llvm::DenseMap<Value, Value> made;
+};
+
+struct GroupPass : PassWrapper<GroupPass, OperationPass<func::FuncOp>> {
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(GroupPass)
+  GroupPass() = default;
+  GroupPass(const GroupPass &other) : PassWrapper(other), target(other.target), error(other.error) {}
+  GroupPass(const rl::cost::TargetDesc &target, rl::Error *error) : target(&target), error(error) {}
+  StringRef getArgument() const override { return "ridge-group"; }
+  StringRef getDescription() const override { return "Form the groups that become kernels"; }
+  Option<std::string> targetName{*this, "target", llvm::cl::desc("the machine to plan for: h200, a100, cpu ..."), llvm::cl::init("h200")};
+
+  void runOnOperation() override {
+    func::FuncOp f = getOperation();
+    auto machine = target ? rl::Result<rl::cost::TargetDesc>(*target) : rl::cost::findTarget(targetName);
+    if (!machine) {
+      f.emitError(machine.error().message);
+      return signalPassFailure();
+    }
+    ExportedGraph exported = exportBlock(f.getBody().front(), f->hasAttr(kStrictAttr));
+    auto plan = rl::planPointwise(exported.graph, *machine);
+    if (!plan) {
+      if (error)
+        *error = plan.error();
+      else
+        f.emitError(plan.error().str());
+      return signalPassFailure();
+    }
+    Grouper(f, exported).apply(*plan);
+  }
+
+  const rl::cost::TargetDesc *target = nullptr;
+  rl::Error *error = nullptr;
+};
+
+} // namespace
+
+std::unique_ptr<Pass> rl::createGroupPass(const cost::TargetDesc &target, Error *error) {
+  return std::make_unique<GroupPass>(target, error);
+}
+
+void rl::registerRidgePasses() {
+  PassRegistration<GroupPass>();
+  registerPass([] { return rl::createEmptyTensorsPass(); });
+}

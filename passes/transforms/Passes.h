@@ -1,0 +1,33 @@
+// Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The passes over the `ridge` dialect, and the one place that knows their order.
+#pragma once
+
+#include "runtime/base/Result.h"
+
+#include <memory>
+#include <string>
+
+namespace mlir {
+class ModuleOp;
+class Pass;
+} // namespace mlir
+
+namespace rl {
+namespace cost {
+struct TargetDesc;
+}
+
+/// Replaces what computes tensors without elements by an empty `ridge.full`, so that nothing depends on its operands.
+std::unique_ptr<mlir::Pass> createEmptyTensorsPass();
+/// Forms the groups that `planPointwise` decides. The error that it may report stays available through `groupingError`.
+std::unique_ptr<mlir::Pass> createGroupPass(const cost::TargetDesc &target, Error *error = nullptr);
+
+/// Makes the passes known to ridge-opt: -ridge-empty-tensors, -ridge-group="target=h200".
+void registerRidgePasses();
+
+/// Runs everything from an imported graph to frozen groups. Errors carry the node's JSON pointer.
+Status runPipeline(mlir::ModuleOp, const cost::TargetDesc &);
+
+} // namespace rl
