@@ -1,0 +1,76 @@
+// Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What the command line, the C interface and C++ programs share: from a graph to something that runs. Resolves the target
+// against the machine, looks into the cache, compiles, and makes modules. No MLIR in this header.
+#pragma once
+
+#include "ir/graph/Graph.h"
+#include "runtime/Module.h"
+#include "runtime/cache/Cache.h"
+
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace rl {
+
+/// A target as it was asked for, and what it is here.
+struct Target {
+  enum Kind : uint8_t { Reference, Cpu, Cuda } kind = Cpu;
+  std::string name;       ///< as asked for: "cuda", "h200", "cpu"
+  std::string arch;       ///< "sm_90a", "x86-64-v3"; empty for reference
+  std::string machine;    ///< whose figures decide: "h200", "cpu"
+  bool runsHere = true;   ///< false: compile only (an architecture that is not this machine's GPU)
+};
+
+/// "" is cuda where a GPU is present and cpu elsewhere. Code::Usage for a name that is not known, with the known ones;
+/// Code::Device for "cuda" without a usable GPU.
+Result<Target> resolveTarget(std::string_view name);
+
+/// A line for `ridgeline targets`.
+struct TargetLine {
+  std::string name, description;
+  bool runsHere = false;
+};
+std::vector<TargetLine> listTargets();
+
+struct EngineOptions {
+  std::string cache;       ///< a directory; "" the default one; "off"
+  DimValues dims;          ///< extents of the symbolic dimensions
+  bool keepStages = false; ///< also turns the cache off, as a cached package has no stages
+};
+
+/// A text that a stage of the compiler left: "graph", "fused", "kernel", "llvm", "ptx".
+struct StageDump {
+  std::string stage, text;
+};
+
+/// A graph compiled for a target.
+struct Artifact {
+  Graph graph;
+  Target target;
+  Package package;                       ///< empty for reference
+  std::vector<StageDump> stages;
+  std::map<std::string, double> seconds; ///< of each phase of the compiler
+  enum Cached : uint8_t { Off, Miss, Hit } cached = Off;
+  std::string cacheNote;                 ///< why the cache is off, or its directory
+};
+
+/// Errors: Code::Invalid with the graph's pointer, Code::Unsupported with the node's.
+Result<Artifact> compileSpec(const GraphSpec &, const Target &, const EngineOptions & = {});
+
+/// Something that runs. Code::Device where the target is not this machine's.
+Result<std::unique_ptr<Module>> makeModule(Artifact);
+
+/// Writes a package directory that runs without the compiler. Code::Unsupported for reference.
+Status savePackage(const Package &, const std::string &directory);
+
+/// "text", "json" or "html".
+Result<std::string> explainPackage(const Package &, std::string_view format);
+/// For reference: says that nothing is fused, with the graph's nodes.
+Result<std::string> explainArtifact(const Artifact &, std::string_view format);
+
+} // namespace rl
