@@ -37,6 +37,7 @@ public:
 
 private:
   Result<CudaState *> stateFor(cu::Context);
+  void dropDead(cu::Context fresh);
   Status copyIn(CudaState &, size_t index, const void *data, size_t bytes);
   Status fetchParameters(CudaState &);
   Status needDriver() {
@@ -57,25 +58,29 @@ private:
 };
 
 Result<CudaState *> CudaModule::stateFor(cu::Context context) {
-  for (auto it = states.begin(); it != states.end(); ++it) {
-    if ((*it)->isFor(context))
-      return it->get();
-    if (!(*it)->hasContext(context))
-      continue;
-    // Another context with a destroyed one's handle: parameters that were bound there are gone.
-    for (size_t i = 0; i < homes.size(); ++i)
-      if (homes[i] == it->get()) {
-        homes[i] = nullptr;
-        versions[i] = 0;
-        ++unboundCount;
-      }
-    (*it)->abandon();
-    states.erase(it);
-    break;
-  }
+  for (auto &state : states)
+    if (state->isFor(context))
+      return state.get();
+  dropDead(context);
   RL_ASSIGN(auto made, CudaState::create(*api, contents, context));
   states.push_back(std::move(made));
   return states.back().get();
+}
+
+/// Forgets the states whose context was destroyed (and one that has this new context's handle is of such), and the parameters
+/// that were there alone.
+void CudaModule::dropDead(cu::Context fresh) {
+  std::erase_if(states, [&](std::unique_ptr<CudaState> &state) {
+    if (!state->hasContext(fresh) && state->isAlive())
+      return false;
+    for (size_t i = 0; i < homes.size(); ++i)
+      if (homes[i] == state.get()) {
+        homes[i] = nullptr;
+        ++unboundCount;
+      }
+    state->abandon();
+    return true;
+  });
 }
 
 Status CudaModule::copyIn(CudaState &state, size_t index, const void *data, size_t bytes) {
@@ -119,6 +124,9 @@ Status CudaModule::fetchParameters(CudaState &state) {
   for (size_t i = 0; i < homes.size(); ++i) {
     if (state.parameterVersions[i] == versions[i])
       continue;
+    if (!homes[i]->isAlive())
+      return usageError("parameter '" + contents.parameters[i].name +
+                        "' is not bound: the context that it was bound in was destroyed");
     RL_ASSIGN(cu::DevicePtr to, state.parameter(i));
     if (auto bytes = static_cast<size_t>(contents.parameters[i].type.bytes())) {
       if (!api->cuMemcpyPeer)

@@ -160,6 +160,14 @@ Result<std::unique_ptr<CudaState>> CudaState::create(const cu::Api &api, const P
       return failure(api, r, "an event cannot be made");
     }
   }
+  s->witness = s->arena;
+  if (!s->witness)
+    if (cu::Result r = api.cuMemAlloc_v2(&s->witness, 16); r != kSuccess) {
+      s->witness = 0;
+      return failure(api, r, "16 bytes of device memory");
+    }
+  if (cu::Result r = api.cuPointerGetAttribute(&s->witnessId, cu::kPointerBufferId, s->witness); r != kSuccess)
+    return failure(api, r, "the driver does not know its own memory");
   for (uint32_t i = 0; i < package.buffers.size(); ++i) {
     const PackageBuffer &b = package.buffers[i];
     if (b.kind == PackageBuffer::Arena)
@@ -182,7 +190,15 @@ Result<std::unique_ptr<CudaState>> CudaState::create(const cu::Api &api, const P
   return s;
 }
 
+bool CudaState::isAlive() const {
+  unsigned long long now = 0;
+  return api.cuPointerGetAttribute(&now, cu::kPointerBufferId, witness) == kSuccess && now == witnessId;
+}
+
 CudaState::~CudaState() {
+  // A state whose making failed is released right then, in the context that is current.
+  if (context && witnessId && !isAlive())
+    abandon();
   if (!context)
     return;
   cu::RelaxedCapture relaxed(api);
@@ -192,6 +208,8 @@ CudaState::~CudaState() {
   graph.reset();
   if (done)
     api.cuEventDestroy_v2(done);
+  if (witness && witness != arena)
+    api.cuMemFree_v2(witness);
   if (arena)
     api.cuMemFree_v2(arena);
   for (cu::DevicePtr p : parameters)

@@ -61,8 +61,14 @@ public:
   CudaState(const CudaState &) = delete;
   CudaState &operator=(const CudaState &) = delete;
 
-  bool isFor(cu::Context wanted) const { return context == wanted && id == contextId(api, wanted); }
+  /// Drivers without ids of contexts are asked the other way, which takes longer.
+  bool isFor(cu::Context wanted) const {
+    return context == wanted && (api.cuCtxGetId ? id == contextId(api, wanted) : isAlive());
+  }
   bool hasContext(cu::Context wanted) const { return context == wanted; }
+  /// False once the context was destroyed, with all that lived in it. Asks after our memory there, never touches the context's
+  /// handle: a driver may crash on one that is no longer valid.
+  bool isAlive() const;
   /// The context is gone, and with it all that lived in it: nothing is released.
   void abandon() {
     context = nullptr;
@@ -100,6 +106,8 @@ private:
   unsigned long long id; ///< handles of contexts are used again, ids are not
   cu::ModuleHandle code = nullptr;
   cu::DevicePtr arena = 0;
+  cu::DevicePtr witness = 0;        ///< the memory whose life shows the context's: the arena, or a few bytes
+  unsigned long long witnessId = 0; ///< the driver's number for it, never given out twice
   std::vector<cu::DevicePtr> parameters;
   std::vector<cu::DevicePtr> pointers;      ///< of each buffer; never resized, the launches point into it
   std::vector<uint32_t> varying;            ///< buffers that are inputs or outputs

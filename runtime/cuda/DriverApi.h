@@ -40,7 +40,7 @@ inline constexpr int kMaxSharedPerBlock = 8, kClockRateKHz = 13, kSmCount = 16, 
 // CUfunction_attribute
 inline constexpr int kFuncMaxDynamicShared = 8, kFuncNonPortableCluster = 14;
 // CUpointer_attribute, CUmemorytype
-inline constexpr int kPointerMemoryType = 2;
+inline constexpr int kPointerMemoryType = 2, kPointerBufferId = 7;
 inline constexpr unsigned kMemoryTypeHost = 1, kMemoryTypeDevice = 2, kMemoryTypeArray = 3, kMemoryTypeUnified = 4;
 // CUstreamCaptureStatus, CUstreamCaptureMode, stream and event flags
 inline constexpr int kCaptureNone = 0;

@@ -327,6 +327,8 @@ TEST_F(Gpu, TheCallerMayCapture) {
   auto launch = driverFunction<int (*)(void *, void *)>("cuGraphLaunch");
   auto destroy = driverFunction<int (*)(void *)>("cuGraphExecDestroy");
   auto destroyGraph = driverFunction<int (*)(void *)>("cuGraphDestroy");
+  auto scope = cu::ContextScope::enter(**cu::driver());
+  ASSERT_TRUE(scope);
   for (int mode : {0, 1, 2}) // global, thread local, relaxed
     for (int launches : {1, 4})
       for (bool first : {true, false}) {
@@ -553,7 +555,59 @@ TEST_F(Gpu, OverheadOfRun) {
   api->cuModuleUnload(code);
 }
 
-// Last, and in a process of its own: the context does not survive it.
+// In processes of their own, so that nothing of it stays.
+TEST(GpuDeathTest, ContextsOfTheCallersOwn) {
+  ::testing::FLAGS_gtest_death_test_style = "threadsafe";
+  auto body = [] {
+#define CHECK_OR_EXIT(condition)                                                                                       \
+  if (!(condition)) {                                                                                                  \
+    std::fprintf(stderr, "failed: %s\n", #condition);                                                                  \
+    std::_Exit(1);                                                                                                     \
+  }
+    CHECK_OR_EXIT(cudaAvailable());
+    auto createContext = driverFunction<int (*)(cu::Context *, unsigned, int)>("cuCtxCreate_v2");
+    auto destroyContext = driverFunction<int (*)(cu::Context)>("cuCtxDestroy_v2");
+    auto setCurrent = driverFunction<int (*)(cu::Context)>("cuCtxSetCurrent");
+    cu::Context a = nullptr, b = nullptr;
+    CHECK_OR_EXIT(createContext(&a, 0, 0) == 0 && createContext(&b, 0, 0) == 0 && setCurrent(a) == 0);
+    std::vector<float> host(kN), w(kN, 2.0f), got(kN);
+    std::iota(host.begin(), host.end(), 0.0f);
+    auto m = makeModule(chain(4));
+    CHECK_OR_EXIT(m.ok() && (*m)->bind("w", w.data(), kBytes));
+    auto runHere = [&](float weight) {
+      auto x = CudaMemory::allocate(kBytes), y = CudaMemory::allocate(kBytes);
+      CHECK_OR_EXIT(x.ok() && y.ok() && x->upload(host.data(), kBytes));
+      const void *in[] = {x->data()};
+      void *out[] = {y->data()};
+      Status s = (*m)->run(in, out, nullptr);
+      std::fprintf(stderr, "run: %s\n", why(s).c_str());
+      CHECK_OR_EXIT(s && cudaSynchronize() && y->download(got.data(), kBytes));
+      for (size_t i = 0; i < got.size(); ++i)
+        CHECK_OR_EXIT(got[i] == host[i] + 4 * weight);
+    };
+    runHere(2);
+    setCurrent(b); // the parameter follows
+    runHere(2);
+    std::fill(w.begin(), w.end(), 3.0f);
+    CHECK_OR_EXIT((*m)->bind("w", w.data(), kBytes));
+    setCurrent(a);
+    runHere(3);
+    // A context that is destroyed under the module, and another in its place.
+    CHECK_OR_EXIT(destroyContext(b) == 0);
+    cu::Context c = nullptr;
+    CHECK_OR_EXIT(createContext(&c, 0, 0) == 0 && setCurrent(c) == 0);
+    CHECK_OR_EXIT((*m)->bind("w", w.data(), kBytes));
+    runHere(3);
+    CHECK_OR_EXIT(destroyContext(a) == 0);
+    CHECK_OR_EXIT(destroyContext(c) == 0);
+    std::fprintf(stderr, "all contexts are destroyed\n");
+    m->reset();
+    std::_Exit(0);
+  };
+  EXPECT_EXIT(body(), ::testing::ExitedWithCode(0), "");
+}
+
+// In a process of its own, too: the context does not survive it.
 TEST(GpuDeathTest, AFaultNamesItsKernel) {
   ::testing::FLAGS_gtest_death_test_style = "threadsafe";
   auto body = [] {

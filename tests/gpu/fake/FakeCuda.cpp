@@ -63,8 +63,9 @@ thread_local std::vector<Context> contexts;
 thread_local int captureMode = 0;
 unsigned long long nextId = 1;
 std::vector<Context> freeHandles;
-std::set<const void *>
-    alive;                ///< what was made and not destroyed; what dies with a context stays here, so it is no leak
+std::set<Context> dead;
+// What was made and not destroyed: what dies with a context stays here, reachable. Never destroyed itself.
+auto &alive = *new std::set<const void *>;
 std::set<Stream> streams; ///< made here; tests pass other values too, which only name a stream
 ContextHandle primary{0};
 double clockNow = 0;
@@ -158,11 +159,18 @@ Context makeContext() {
   }
   Context c = freeHandles.back();
   freeHandles.pop_back();
+  dead.erase(c);
   c->id = nextId++;
   return c;
 }
 void destroyContext(Context c) {
   std::lock_guard lock(control().mutex);
+  std::erase_if(control().memory, [&](auto &entry) {
+    if (entry.second.context == c)
+      std::free(reinterpret_cast<void *>(entry.first));
+    return entry.second.context == c;
+  });
+  dead.insert(c);
   freeHandles.push_back(c);
 }
 void setCurrent(Context c) {
@@ -253,6 +261,8 @@ EXPORT Result cuCtxGetCurrent(Context *out) {
 }
 EXPORT Result cuCtxPushCurrent_v2(Context c) {
   ENTER(cuCtxPushCurrent_v2);
+  if (dead.contains(c)) // as a real driver may
+    std::abort();
   contexts.push_back(c);
   return kSuccess;
 }
@@ -335,7 +345,7 @@ EXPORT Result cuMemAlloc_v2(DevicePtr *out, size_t bytes) {
   if (bytes == 0)
     return kInvalidValue;
   *out = reinterpret_cast<uintptr_t>(std::aligned_alloc(512, (bytes + 511) / 512 * 512));
-  control().memory[*out] = bytes;
+  control().memory[*out] = {bytes, contexts.back(), nextId++};
   return kSuccess;
 }
 EXPORT Result cuMemFree_v2(DevicePtr p) {
@@ -379,10 +389,17 @@ EXPORT Result cuMemsetD8Async(DevicePtr p, unsigned char value, size_t count, St
 EXPORT Result cuPointerGetAttribute(void *value, int attribute, DevicePtr p) {
   ENTER(cuPointerGetAttribute);
   auto it = control().memory.upper_bound(p);
-  if (attribute != kPointerMemoryType || it == control().memory.begin() ||
-      p >= std::prev(it)->first + std::prev(it)->second)
+  if (it == control().memory.begin())
     return kInvalidValue;
-  *static_cast<unsigned *>(value) = kMemoryTypeDevice;
+  --it;
+  if (p >= it->first + it->second.bytes)
+    return kInvalidValue;
+  if (attribute == kPointerMemoryType)
+    *static_cast<unsigned *>(value) = kMemoryTypeDevice;
+  else if (attribute == kPointerBufferId)
+    *static_cast<unsigned long long *>(value) = it->second.id;
+  else
+    return kInvalidValue;
   return kSuccess;
 }
 EXPORT Result cuStreamCreate(Stream *out, unsigned) {
@@ -513,8 +530,10 @@ EXPORT Result cuLaunchKernelEx(const LaunchConfig *c, Function f, void **params,
       std::copy_n(c->attributes[i].value.cluster, 3, l.cluster);
   return perform(std::move(l));
 }
-EXPORT Result cuMemcpyPeer(DevicePtr to, Context, DevicePtr from, Context, size_t bytes) {
+EXPORT Result cuMemcpyPeer(DevicePtr to, Context toContext, DevicePtr from, Context fromContext, size_t bytes) {
   ENTER(cuMemcpyPeer);
+  if (dead.contains(toContext) || dead.contains(fromContext))
+    std::abort();
   return copy(to, from, bytes);
 }
 EXPORT Result cuGraphCreate(Graph *out, unsigned) {

@@ -30,7 +30,12 @@ struct Control {
   std::vector<Launch> launches;
   /// Function to {calls that still succeed, code of the ones after}.
   std::map<std::string, std::pair<int, int>> failures;
-  std::map<unsigned long long, size_t> memory; ///< device memory that is not freed
+  struct Memory {
+    size_t bytes;
+    cu::Context context;
+    unsigned long long id;
+  };
+  std::map<unsigned long long, Memory> memory; ///< device memory that is not freed
   int capturing = 0;                           ///< of every stream; forbids allocation unless the thread is relaxed
   int major = 9, minor = 0;
   bool cubinFits = true;
@@ -58,7 +63,7 @@ struct Control {
 struct Exports {
   Control *control;
   cu::Context (*makeContext)();        ///< a context of a caller's own; not current yet
-  void (*destroyContext)(cu::Context); ///< its handle goes to the next one made
+  void (*destroyContext)(cu::Context); ///< with its memory; its handle goes to the next one made
   void (*setCurrent)(cu::Context);     ///< replaces the thread's stack of contexts; null empties it
   int (*depth)();                      ///< of the thread's stack
 };
