@@ -261,8 +261,8 @@ Lane BodyEmitter::floatUnary(const Node &node, Lane &lane, DType result) {
   case OpKind::Neg:
     return value(arith::NegFOp::create(b, loc, x));
   case OpKind::Sign: {
-    // (x > 0) - (x < 0): NaN gives 0, as torch.sign does.
-    Value positive = arith::SelectOp::create(b, loc, cmp(arith::CmpFPredicate::OGT, x, constF32(0, x)), constF32(1, x), constF32(0, x));
+    Value other = arith::SelectOp::create(b, loc, cmp(arith::CmpFPredicate::UNO, x, x), x, constF32(0, x));
+    Value positive = arith::SelectOp::create(b, loc, cmp(arith::CmpFPredicate::OGT, x, constF32(0, x)), constF32(1, x), other);
     return value(arith::SelectOp::create(b, loc, cmp(arith::CmpFPredicate::OLT, x, constF32(0, x)), constF32(-1, x), positive));
   }
   case OpKind::Exp:

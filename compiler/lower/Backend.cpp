@@ -40,7 +40,7 @@ void LLVMInitializeX86AsmPrinter();
 
 namespace rl {
 
-static void initTarget(bool nvptx) {
+void initializeTarget(bool nvptx) {
   static std::once_flag gpu, host;
   if (nvptx)
     std::call_once(gpu, [] {
@@ -59,7 +59,7 @@ static void initTarget(bool nvptx) {
 }
 
 static Result<std::unique_ptr<llvm::TargetMachine>> makeTargetMachine(const CodeTarget &target) {
-  initTarget(target.nvptx);
+  initializeTarget(target.nvptx);
   llvm::Triple triple(target.nvptx ? "nvptx64-nvidia-cuda" : "x86_64-unknown-linux-gnu");
   std::string error;
   const llvm::Target *found = llvm::TargetRegistry::lookupTarget(triple, error);

@@ -12,6 +12,9 @@ class Module;
 
 namespace rl {
 
+/// Makes LLVM's NVPTX or x86 back end known, once a process.
+void initializeTarget(bool nvptx);
+
 /// Verifies, optimises and generates. `irText`, where not null, receives the optimised LLVM IR.
 Result<std::string> generateCode(llvm::Module &, const CodeTarget &, std::string *irText);
 

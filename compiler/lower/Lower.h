@@ -40,7 +40,4 @@ void lowerIds(mlir::ModuleOp, const CodeTarget &);
 /// in-place code would be large.
 Status expandMathCalls(mlir::ModuleOp, const CodeTarget &);
 
-/// Links an object into a shared object in memory. Code::Device where temporary files cannot be written.
-Result<std::string> linkSharedObject(const std::string &object);
-
 } // namespace rl

@@ -17,7 +17,6 @@ namespace rl {
 /// The form for NVPTX and 16-bit results, or an empty value where there is none.
 static mathx::F expandFor16Bits(MathFn fn, llvm::ArrayRef<mathx::F> a, bool bf16) {
   using namespace mathx;
-  constexpr float ln2 = 0x1.62e43p-1f;
   F x = a[0];
   Emitter &em = *x.emitter;
   switch (fn) {
@@ -25,11 +24,10 @@ static mathx::F expandFor16Bits(MathFn fn, llvm::ArrayRef<mathx::F> a, bool bf16
     return exp16(x);
   case MathFn::Exp2:
     return em.perLane("llvm.nvvm.ex2.approx", {x});
-  // lg2 errs by 2^-22 in [1/2, 2], which f16, of more values there than bf16, cannot afford.
+  // f16 has too many values near 1 for lg2.
   case MathFn::Log:
-    return bf16 ? em.perLane("llvm.nvvm.lg2.approx.f", {x}) * ln2 : F();
   case MathFn::Log2:
-    return bf16 ? em.perLane("llvm.nvvm.lg2.approx.f", {x}) : F();
+    return bf16 ? log16(x, fn == MathFn::Log2) : F();
   case MathFn::Sqrt:
     return em.perLane("llvm.nvvm.sqrt.approx.f", {x});
   case MathFn::Rsqrt:

@@ -159,23 +159,20 @@ F erfF32(F x) {
 }
 
 F geluErfF32(F x) {
-  // |x| < 1: x (1/2 + x R(x^2)), R to 2^-25 relative to Phi(-|x|). Else, with a = |x| and Q(a) = Phi(-a): max(x, 0) - a Q(a), where
-  // a Q(a) = a / (a + 2) P(1 / (a + 2)) e^(-a^2/2), P to 2^-26.1 on a in [1, 14.5]; P varies so slowly there that it passes
-  // on little of the error of its operand. The square is carried to 48 bits.
-  constexpr float kSmall[] = {0x1.988454p-2f, -0x1.105862p-4f, 0x1.46d558p-7f, -0x1.376eb2p-10f, 0x1.e26d7ep-14f, -0x1.1224bep-17f};
-  constexpr float kMills[] = {0x1.9888d6p-2f,  0x1.97f0d8p-1f,  0x1.3a5858p+0f,  0x1.4b77fp-2f,  0x1.2f33a8p+1f,
-                              -0x1.fbe5dap+4f, 0x1.2b63dcp+6f, -0x1.245106p+6f, 0x1.992388p+4f};
+  // |x| < 1: x (1/2 + x R(x^2)), R to 2^-28.4 relative to Phi(-|x|). Else, with a = |x| and Q(a) = Phi(-a): max(x, 0) - a Q(a),
+  // where a Q(a) = G(1 / (a + 2)) e^(-a^2/2), G to 2^-27.0 on a in [1, 14.5]. G, which is near 0.4 and varies slowly, passes
+  // on little of the error of its operand or of its own higher terms. The square is carried to 48 bits.
+  constexpr float kSmall[] = {0x1.988454p-2f,  -0x1.105862p-4f, 0x1.46d558p-7f,
+                              -0x1.376eb2p-10f, 0x1.e26d7ep-14f, -0x1.1224bep-17f};
+  constexpr float kMills[] = {0x1.98876p-2f,   -0x1.a5787ap-11f, -0x1.80382cp-2f, -0x1.fce8aep+0f, 0x1.92238ep-2f,
+                              -0x1.caaab2p+4f, 0x1.b3a07cp+6f,   -0x1.3443e6p+7f, 0x1.45d882p+6f};
   F small = x * fma(x, horner(x * x, kSmall), 0.5f);
   F a = atMost(abs(x), 14.5f);
   F square = a * a;
   F low = fma(a, a, -square);
   Scaled e = expParts(square * -0.5f, low * -0.5f);
   F d = a + 2.0f;
-  F t = reciprocal(d);
-  F w = a * t;
-  F dLow = (2.0f - d) + a;
-  w = fma(fma(-w, dLow, fma(-d, w, a)), t, w); // a / (a + 2), nearly correctly rounded
-  F q = e.timesPartial(w * horner(t, kMills));
+  F q = e.timesPartial(horner(reciprocal(d), kMills));
   F large = orSign(fma(-q, e.s2, positivePart(x)), x);
   return select(lt(abs(x), 1.0f), small, large);
 }
@@ -285,19 +282,22 @@ F erf16(F x) {
 }
 
 F geluErf16(F x, bool bf16) {
-  // As geluErfF32 with k = 3, P in 1 / (a + 3) itself: fitted to 2^-21.4 on [0, 6] for f16 and 2^-17.8 on [0, 13.6] for
-  // bf16, and 25 times closer than that towards a = 0, where most 16-bit operands lie. bf16's is scaled by 2^-24, which the exponential makes
-  // good: results in range may belong to exponentials that ex2.ftz would flush.
+  // max(x, 0) - a Q(a) with a Q(a) = a / (a + 3) P(1 / (a + 3)) e^(-a^2/2): P to 2^-21.4 on [0, 6] for f16 and 2^-17.8 on
+  // [0, 13.6] for bf16, and 25 times closer than that towards a = 0, where most 16-bit operands lie. In bf16 the exponential
+  // stays scaled by 2^24 until the end, as in Offset.
   constexpr float kF16[] = {0x1.9accb8p-2f, 0x1.1c16cap+0f,  0x1.274654p+2f, -0x1.521e4cp+2f,
                             0x1.273b18p+6f, -0x1.339ebap+7f, 0x1.85ec18p+6f};
-  constexpr float kBF16[] = {0x1.994cf2p-26f, 0x1.2873acp-24f,  0x1.fd19a2p-23f, -0x1.fb93dap-25f,
-                             0x1.d1222ap-19f, -0x1.f17b16p-18f, 0x1.2c9c54p-18f};
+  constexpr float kBF16[] = {0x1.994cf2p-2f, 0x1.2873acp+0f,  0x1.fd19a2p+1f, -0x1.fb93dap-1f,
+                             0x1.d1222ap+5f, -0x1.f17b16p+6f, 0x1.2c9c54p+6f};
   F a = atMost(abs(x), 32.0f);
   F exponent = x * (-0.5f * kLog2E);
-  F e = ex2Ftz(bf16 ? fma(exponent, x, 24.0f) : exponent * x);
   F t = rcpFtz(a + 3.0f);
-  F q = a * t * (bf16 ? horner(t, kBF16) : horner(t, kF16));
-  return orSign(fma(-q, e, positivePart(x)), x);
+  if (!bf16) {
+    F q = a * t * horner(t, kF16);
+    return orSign(fma(-q, ex2Ftz(exponent * x), positivePart(x)), x);
+  }
+  F q = a * t * horner(t, kBF16) * ex2Ftz(fma(exponent, x, 24.0f));
+  return orSign(fma(q, -0x1p-24f, positivePart(x)), x);
 }
 
 } // namespace rl::mathx

@@ -55,6 +55,16 @@ F log2F32(F x) {
   return outsideLogDomain(x, fma(r, kLog2E, fma(r, kLog2ELow, s.n)));
 }
 
+F log16(F x, bool base2) {
+  // lg2 errs by 2^-22 in [1/2, 2], too much near 1: there, log(1 + f) = f - f^2/2 + f^3/3 - f^4/4, 2^-18 for |f| < 1/16.
+  constexpr float kNatural[] = {1.0f, -0x1p-1f, 0x1.555556p-2f, -0x1p-2f};
+  constexpr float kBinary[] = {0x1.715476p+0f, -0x1.715476p-1f, 0x1.ec709ep-2f, -0x1.715476p-2f};
+  F f = x - 1.0f;
+  F near = f * (base2 ? horner(f, kBinary) : horner(f, kNatural));
+  F far = x.emitter->perLane("llvm.nvvm.lg2.approx.f", {x});
+  return select(lt(abs(f), 0.0625f), near, base2 ? far : far * kLn2);
+}
+
 F log1pF32(F x) {
   // 1 + x = 2^n m would lose x's low bits; but its exponent is right, and f = x 2^-n + (2^-n - 1) is rounded once. Scaling
   // by a change of the exponent bits is exact: n is not 0 only where |x| >= 1/3. From n = 127 on, 2^-n counts as 0.

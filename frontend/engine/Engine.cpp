@@ -1,0 +1,245 @@
+// Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "frontend/api/Engine.h"
+#include "compiler/Compiler.h"
+#include "compiler/explain/Record.h"
+#include "compiler/lower/Jit.h"
+#include "frontend/api/Reference.h"
+#include "frontend/engine/BuildId.h"
+#include "frontend/json/JsonReader.h"
+#include "runtime/cpu/CpuFeatures.h"
+#include "runtime/cuda/Cuda.h"
+
+#include <chrono>
+#include <thread>
+
+namespace rl {
+
+namespace {
+
+cost::DeviceFacts factsOf(const CudaDevice &d) {
+  cost::DeviceFacts f;
+  f.name = d.name;
+  f.major = d.major;
+  f.minor = d.minor;
+  f.smCount = d.sms;
+  f.l2Bytes = d.l2Bytes;
+  f.sharedPerBlock = d.sharedPerBlock;
+  f.clockHz = 1e3 * d.clockKHz;
+  // Double data rate: two transfers a clock.
+  f.dramPeak = 2e3 * d.memoryClockKHz * d.memoryBusBits / 8.0;
+  return f;
+}
+
+/// sm_90a code runs on 9.0 alone; other code on its own architecture and, assembled by the driver, on later ones.
+bool runsOn(const std::string &arch, const CudaDevice &d) {
+  int sm = std::atoi(arch.c_str() + 3);
+  int have = 10 * d.major + d.minor;
+  return arch.ends_with('a') ? sm == have : sm <= have;
+}
+
+Result<CompileTarget> compileTarget(const Target &t) {
+  if (t.kind == Target::Cuda && t.name == "cuda") {
+    RL_ASSIGN(CudaDevice device, currentCudaDevice());
+    CompileTarget out;
+    RL_ASSIGN(out.machine, cost::targetForDevice(factsOf(device)));
+    out.cuda = true;
+    out.arch = t.arch;
+    return out;
+  }
+  RL_ASSIGN(CompileTarget out, findCompileTarget(t.name));
+  if (t.kind == Target::Cpu)
+    out.machine = cost::cpuTarget(static_cast<int>(std::max(1u, std::thread::hardware_concurrency())));
+  return out;
+}
+
+std::string toBlob(const Package &p) {
+  return joinBlobs({printManifest(p), p.ptx, p.cubin, p.object, p.graph, p.explain});
+}
+
+std::optional<Package> fromBlob(const std::string &blob) {
+  auto parts = splitBlobs(blob);
+  if (!parts || parts->size() != 6)
+    return std::nullopt;
+  auto p = parseManifest((*parts)[0]);
+  if (!p)
+    return std::nullopt;
+  p->ptx = std::move((*parts)[1]);
+  p->cubin = std::move((*parts)[2]);
+  p->object = std::move((*parts)[3]);
+  p->graph = std::move((*parts)[4]);
+  p->explain = std::move((*parts)[5]);
+  return *std::move(p);
+}
+
+} // namespace
+
+Result<Target> resolveTarget(std::string_view name) {
+  Target t;
+  t.name = name;
+  if (name == "reference") {
+    t.kind = Target::Reference;
+    return t;
+  }
+  if (name.empty())
+    t.name = cudaAvailable() ? "cuda" : "cpu";
+  if (t.name == "cpu") {
+    t.kind = Target::Cpu;
+    t.arch = "x86-64-v3";
+    t.machine = "cpu";
+    return t;
+  }
+  t.kind = Target::Cuda;
+  if (t.name == "cuda") {
+    RL_ASSIGN(CudaDevice device, currentCudaDevice());
+    RL_ASSIGN(cost::TargetDesc machine, cost::targetForDevice(factsOf(device)));
+    t.arch = device.arch();
+    t.machine = machine.name;
+    return t;
+  }
+  auto found = findCompileTarget(t.name);
+  if (!found) {
+    std::string known = "cuda, reference";
+    for (const std::string &n : compileTargetNames())
+      known += ", " + n;
+    return usageError("unknown target '" + t.name + "'; known: " + known);
+  }
+  t.arch = found->arch;
+  t.machine = found->machine.name;
+  t.runsHere = false;
+  if (cudaAvailable())
+    if (auto device = currentCudaDevice())
+      t.runsHere = runsOn(t.arch, *device);
+  return t;
+}
+
+std::vector<TargetLine> listTargets() {
+  std::vector<TargetLine> out;
+  out.push_back({"reference", "plain interpreter on the host: the meaning of the format, every op", true});
+  std::optional<CudaDevice> device;
+  if (cudaAvailable())
+    if (auto d = currentCudaDevice())
+      device = *d;
+  out.push_back({"cuda", device ? device->name + " (" + device->arch() + ")" : std::string("the GPU of this machine: none found"), device.has_value()});
+  for (const std::string &n : compileTargetNames()) {
+    auto t = findCompileTarget(n);
+    if (!t)
+      continue;
+    bool here = n == "cpu" ? true : device && runsOn(t->arch, *device);
+    out.push_back({n, n == "cpu" ? std::string("this machine's processor, code for x86-64-v3 (AVX2, FMA, F16C)") : t->machine.description + ", code for " + t->arch, here});
+  }
+  return out;
+}
+
+Result<Artifact> compileSpec(const GraphSpec &spec, const Target &target, const EngineOptions &options) {
+  Artifact out;
+  out.target = target;
+  auto start = std::chrono::steady_clock::now();
+  auto lap = [&](const char *phase) {
+    auto now = std::chrono::steady_clock::now();
+    out.seconds[phase] += std::chrono::duration<double>(now - start).count();
+    start = now;
+  };
+  RL_ASSIGN(out.graph, resolve(spec, options.dims));
+  lap("resolve");
+  if (target.kind == Target::Reference)
+    return out;
+  RL_ASSIGN(CompileTarget machine, compileTarget(target));
+  std::string canonical = printGraph(specOf(out.graph));
+  DiskCache cache = DiskCache::open(options.keepStages ? "off" : options.cache);
+  CacheKey key;
+  if (cache.enabled()) {
+    key.text = canonical;
+    key.target = (machine.cuda ? "cuda " : "cpu ") + machine.arch + " " + machine.machine.name + " " +
+                 std::to_string(machine.machine.smCount);
+    if (target.kind == Target::Cuda && target.runsHere)
+      if (auto device = currentCudaDevice())
+        key.target += " on " + device->name + " driver " + std::to_string(device->driverVersion);
+    key.version = std::string(RIDGELINE_VERSION) + " " + buildId();
+    out.cached = Artifact::Miss;
+    out.cacheNote = cache.directory();
+    if (auto blob = cache.get(key))
+      if (auto package = fromBlob(*blob)) {
+        out.package = *std::move(package);
+        out.cached = Artifact::Hit;
+        lap("cache");
+        return out;
+      }
+    lap("cache");
+  } else {
+    out.cacheNote = cache.reason();
+  }
+  CompileOptions compileOptions;
+  compileOptions.keepStages = options.keepStages;
+  RL_ASSIGN(Compiled compiled, compile(out.graph, machine, compileOptions));
+  out.package = std::move(compiled.package);
+  out.package.graph = std::move(canonical);
+  for (StageText &s : compiled.stages)
+    out.stages.push_back({std::move(s.stage), std::move(s.text)});
+  for (auto &[phase, seconds] : compiled.seconds)
+    out.seconds[phase] += seconds;
+  start = std::chrono::steady_clock::now();
+  if (cache.enabled()) {
+    // The driver would assemble the text at every load; its machine code is kept beside it.
+    if (target.kind == Target::Cuda && target.runsHere && !out.package.ptx.empty()) {
+      if (auto cubin = assemblePtx(out.package.ptx))
+        out.package.cubin = *std::move(cubin);
+      lap("assemble");
+    }
+    cache.put(key, toBlob(out.package));
+    lap("cache");
+  }
+  return out;
+}
+
+Result<std::unique_ptr<Module>> makeModule(Artifact artifact) {
+  if (artifact.target.kind == Target::Reference)
+    return makeReferenceModule(std::move(artifact.graph));
+  if (!artifact.target.runsHere)
+    return deviceError("target " + artifact.target.name + " (" + artifact.target.arch + ") is not this machine's: it can be compiled for, not run");
+  if (artifact.target.kind == Target::Cuda)
+    return makeModule(std::move(artifact.package), {});
+  CpuResolver resolver;
+  if (!artifact.package.object.empty()) {
+    RL_TRY(checkCpuArch(artifact.package.arch));
+    RL_ASSIGN(CodeResolver code, loadObject(artifact.package.object));
+    resolver = [code = std::move(code)](const std::string &symbol) -> Result<CpuKernel> {
+      RL_ASSIGN(void *address, code(symbol));
+      return reinterpret_cast<CpuKernel>(address);
+    };
+  }
+  return makeModule(std::move(artifact.package), std::move(resolver));
+}
+
+Status savePackage(const Package &package, const std::string &directory) {
+  Package copy = package;
+  if (copy.target == "cpu" && copy.sharedObject.empty() && !copy.object.empty()) {
+    RL_ASSIGN(copy.sharedObject, linkSharedObject(copy.object));
+  }
+  return writePackage(copy, directory);
+}
+
+Result<std::string> explainPackage(const Package &package, std::string_view format) {
+  if (package.explain.empty())
+    return unsupported({}, "this package carries no decision record");
+  return renderRecord(package.explain, format);
+}
+
+Result<std::string> explainArtifact(const Artifact &artifact, std::string_view format) {
+  if (artifact.target.kind != Target::Reference)
+    return explainPackage(artifact.package, format);
+  std::string record = "{\"ridgeline_record\": 1, \"name\": \"" + artifact.graph.name +
+                       "\", \"target\": \"reference\", \"nodes\": " + std::to_string(artifact.graph.nodes.size()) + ", \"kernels\": []}";
+  if (format == "json")
+    return record + "\n";
+  std::string text = "graph " + artifact.graph.name + " for reference: " + std::to_string(artifact.graph.nodes.size()) +
+                     " nodes, run one after the other; the interpreter fuses nothing\n";
+  if (format == "text")
+    return text;
+  if (format == "html")
+    return "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>" + artifact.graph.name + "</title></head><body><p>" +
+           text + "</p></body></html>\n";
+  return usageError("unknown format '" + std::string(format) + "'; known: text, json, html");
+}
+
+} // namespace rl
