@@ -1,8 +1,9 @@
 // Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The features of each x86-64 level, asked of the processor (and of the operating system, which must save the registers).
-// Not __builtin_cpu_supports: its names for the levels depend on the version of the compiler and of its runtime library.
+// The features of each x86-64 level, asked of the processor (and of the operating system, which must save the
+// registers). Not __builtin_cpu_supports: its names for the levels depend on the version of the compiler and of its
+// runtime library.
 #include "runtime/cpu/CpuFeatures.h"
 
 #if defined(__x86_64__)

@@ -1,8 +1,8 @@
 // Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// See SharedObject.h. The bytes go into an anonymous file (memfd_create), so nothing is left on any disk; where the system
-// has none, or no /proc, into a temporary file that is unlinked once it is open.
+// See SharedObject.h. The bytes go into an anonymous file (memfd_create), so nothing is left on any disk; where the
+// system has none, or no /proc, into a temporary file that is unlinked once it is open.
 #include "runtime/cpu/SharedObject.h"
 
 #include <cerrno>
@@ -73,8 +73,8 @@ Result<std::unique_ptr<SharedObject>> SharedObject::open(const std::string &byte
     std::string path = "/proc/self/fd/" + std::to_string(fd);
     if (writeAll(fd, bytes))
       if (void *handle = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL))
-        // The descriptor stays open: the loader knows objects by their path, and a later file with the same number would be
-        // taken for this one.
+        // The descriptor stays open: the loader knows objects by their path, and a later file with the same number
+        // would be taken for this one.
         return std::unique_ptr<SharedObject>(new SharedObject(handle, fd, path));
     if (const char *text = ::dlerror())
       problem = text;

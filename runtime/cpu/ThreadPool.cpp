@@ -1,8 +1,8 @@
 // Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// See ThreadPool.h. A job's ranges are fixed at its start and handed out by an atomic counter, so a thread that is late or
-// never comes costs nothing: the caller alone would finish the job.
+// See ThreadPool.h. A job's ranges are fixed at its start and handed out by an atomic counter, so a thread that is late
+// or never comes costs nothing: the caller alone would finish the job.
 #include "runtime/cpu/ThreadPool.h"
 
 #include <algorithm>
@@ -32,8 +32,8 @@ inline void relax() {
 #endif
 }
 
-/// The default floating-point environment (round to nearest, subnormals kept, traps masked), whatever the host program set,
-/// for as long as this lives: results must not depend on the thread that computes them.
+/// The default floating-point environment (round to nearest, subnormals kept, traps masked), whatever the host program
+/// set, for as long as this lives: results must not depend on the thread that computes them.
 class DefaultFloatEnvironment {
 public:
 #if defined(__x86_64__)

@@ -1,8 +1,8 @@
 // Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// A pool of threads that share the blocks of a kernel. Not TBB: libtbb exists as a shared library only (its authors refuse
-// static builds), and the runtime depends on libc and libstdc++ alone.
+// A pool of threads that share the blocks of a kernel. Not TBB: Debian has it as a shared
+// library only, and the runtime depends on libc and libstdc++ alone.
 #pragma once
 
 #include <atomic>
@@ -16,8 +16,8 @@ namespace rl {
 
 class ThreadPool {
 public:
-  /// The process's pool: as many threads as this process may run on (its affinity mask), or RIDGELINE_THREADS (1 to 1024).
-  /// It is made on first use and lives until the process ends; a fork's child gets one of its own.
+  /// The process's pool: as many threads as this process may run on (its affinity mask), or RIDGELINE_THREADS (1 to
+  /// 1024). It is made on first use and lives until the process ends; a fork's child gets one of its own.
   static ThreadPool &global();
 
   /// `threads` counts the caller, who takes part in its own work. They are started when first needed.
@@ -30,10 +30,10 @@ public:
 
   /// Does part of the work; 0, or a code of failure.
   using Body = int64_t (*)(void *context, int64_t first, int64_t end);
-  /// Calls `body` for ranges that together are [0, count), each once, on up to `participants` threads (the caller is one),
-  /// and returns when all are done. The ranges depend on `count` and `participants` alone. Returns 0, or the code of the
-  /// failing range that is first, whatever the order in which they ran; ranges after a failed one may be left out.
-  /// Any number of threads may call this at once. The body runs in the default floating-point environment.
+  /// Calls `body` for ranges that together are [0, count), each once, on up to `participants` threads (the caller is
+  /// one), and returns when all are done. The ranges depend on `count` and `participants` alone. Returns 0, or the code
+  /// of the failing range that is first, whatever the order in which they ran; ranges after a failed one may be left
+  /// out. Any number of threads may call this at once. The body runs in the default floating-point environment.
   int64_t run(int64_t count, int participants, Body body, void *context);
 
 private:

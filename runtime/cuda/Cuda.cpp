@@ -12,7 +12,8 @@ using cu::kSuccess;
 
 namespace {
 
-/// Calls `release` in `context`, whatever is current then. Errors at the end of a process (the driver is gone) do not matter.
+/// Calls `release` in `context`, whatever is current then. Errors at the end of a process (the driver is gone) do not
+/// matter.
 template <class Release> void releaseIn(const cu::Api &api, cu::Context context, Release release) {
   cu::RelaxedCapture relaxed(api);
   if (api.cuCtxPushCurrent_v2(context) != kSuccess)

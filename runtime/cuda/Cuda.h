@@ -1,9 +1,10 @@
 // Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// CUDA for the rest of the project (the command line, benches, tests): the device, memory, streams, events and the assembler
-// of PTX, all through the driver that is opened at run time. Every call works in the caller's current context, or in the
-// primary context of device 0 where there is none. Failures are Code::Device with the driver's own name and text.
+// CUDA for the rest of the project (the command line, benches, tests): the device, memory, streams, events and the
+// assembler of PTX, all through the driver that is opened at run time. Every call works in the caller's current
+// context, or in the primary context of device 0 where there is none. Failures are Code::Device with the driver's own
+// name and text.
 #pragma once
 
 #include "runtime/base/Result.h"
@@ -15,7 +16,8 @@
 
 namespace rl {
 
-/// A driver and at least one device. Starts the driver (tens to hundreds of milliseconds once a process) where there is one.
+/// A driver and at least one device. Starts the driver (tens to hundreds of milliseconds once a process) where there is
+/// one.
 bool cudaAvailable();
 
 struct CudaDevice {

@@ -1,8 +1,8 @@
 // Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Packages for CUDA: one CudaState for each context that the module is used in, and the parameters, which follow the module
-// from context to context.
+// Packages for CUDA: one CudaState for each context that the module is used in, and the parameters, which follow the
+// module from context to context.
 #include "runtime/PackageModule.h"
 #include "runtime/cuda/CudaState.h"
 
@@ -20,8 +20,8 @@ public:
       : PackageModule(std::move(package)), versions(contents.parameters.size(), 0),
         homes(contents.parameters.size(), nullptr), unboundCount(contents.parameters.size()) {}
 
-  /// Where a context is current already, everything is made ready in it, so that the first run allocates nothing. What goes
-  /// wrong is left for the first bind or run to report: the package may be loaded only to be looked at, or saved.
+  /// Where a context is current already, everything is made ready in it, so that the first run allocates nothing. What
+  /// goes wrong is left for the first bind or run to report: the package may be loaded only to be looked at, or saved.
   void prepareEarly() {
     if (const cu::Api *current = cu::driverWithCurrentContext()) {
       auto scope = cu::ContextScope::enter(*current);
@@ -67,8 +67,8 @@ Result<CudaState *> CudaModule::stateFor(cu::Context context) {
   return states.back().get();
 }
 
-/// Forgets the states whose context was destroyed (and one that has this new context's handle is of such), and the parameters
-/// that were there alone.
+/// Forgets the states whose context was destroyed (and one that has this new context's handle is of such), and the
+/// parameters that were there alone.
 void CudaModule::dropDead(cu::Context fresh) {
   std::erase_if(states, [&](std::unique_ptr<CudaState> &state) {
     if (!state->hasContext(fresh) && state->isAlive())

@@ -1,7 +1,8 @@
 // Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What a CUDA package has in one context: its code, its device memory, and its launches made ready. Private to runtime/cuda.
+// What a CUDA package has in one context: its code, its device memory, and its launches made ready. Private to
+// runtime/cuda.
 #pragma once
 
 #include "runtime/cuda/Driver.h"
@@ -55,7 +56,8 @@ private:
 
 class CudaState {
 public:
-  /// Loads the code into the current context (the cubin where it fits, else the PTX) and takes the arena. `context` is current.
+  /// Loads the code into the current context (the cubin where it fits, else the PTX) and takes the arena. `context` is
+  /// current.
   static Result<std::unique_ptr<CudaState>> create(const cu::Api &, const Package &, cu::Context context);
   ~CudaState();
   CudaState(const CudaState &) = delete;
@@ -66,8 +68,8 @@ public:
     return context == wanted && (api.cuCtxGetId ? id == contextId(api, wanted) : isAlive());
   }
   bool hasContext(cu::Context wanted) const { return context == wanted; }
-  /// False once the context was destroyed, with all that lived in it. Asks after our memory there, never touches the context's
-  /// handle: a driver may crash on one that is no longer valid.
+  /// False once the context was destroyed, with all that lived in it. Asks after our memory there, never touches the
+  /// context's handle: a driver may crash on one that is no longer valid.
   bool isAlive() const;
   /// The context is gone, and with it all that lived in it: nothing is released.
   void abandon() {

@@ -16,12 +16,12 @@ namespace rl::cu {
 /// Code::Device: there is none, it lacks a function, or cuInit failed; a failure is remembered too.
 rl::Result<const Api *> driver();
 
-/// The driver, if it is in the process already (this library or another opened it) and a context is current in this thread.
-/// Never starts anything.
+/// The driver, if it is in the process already (this library or another opened it) and a context is current in this
+/// thread. Never starts anything.
 const Api *driverWithCurrentContext();
 
-/// "CUDA_ERROR_X: what it means", and, where the error is sticky (an earlier kernel's), the name of the last kernel that this
-/// thread launched through this library.
+/// "CUDA_ERROR_X: what it means", and, where the error is sticky (an earlier kernel's), the name of the last kernel
+/// that this thread launched through this library.
 std::string errorText(const Api &, Result);
 /// "`what`: errorText".
 Error failure(const Api &, Result, const std::string &what);
@@ -31,8 +31,8 @@ bool isSticky(Result);
 /// Remembers what this thread launched last, for the text of sticky errors.
 void noteLaunch(const std::shared_ptr<const std::string> &description);
 
-/// Makes sure that a context is current while this lives: the caller's own, else the stream's, else the primary context of
-/// device 0 (retained for the life of the process: destroying it under other users of it is not ours to do).
+/// Makes sure that a context is current while this lives: the caller's own, else the stream's, else the primary context
+/// of device 0 (retained for the life of the process: destroying it under other users of it is not ours to do).
 class ContextScope {
 public:
   static rl::Result<ContextScope> enter(const Api &, Stream stream = nullptr);
@@ -52,8 +52,8 @@ private:
   bool pushed;
 };
 
-/// While this lives, this thread may allocate and load although some stream is being captured (by whatever thread): such calls
-/// are not part of the capture. Does nothing with drivers that lack the function.
+/// While this lives, this thread may allocate and load although some stream is being captured (by whatever thread):
+/// such calls are not part of the capture. Does nothing with drivers that lack the function.
 class RelaxedCapture {
 public:
   explicit RelaxedCapture(const Api &api) : api(api) { exchange(); }

@@ -1,8 +1,9 @@
 // Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The part of the CUDA driver interface that the runtime uses, declared here so that no CUDA toolkit is needed: types and
-// constants as the driver API reference manual gives them (their binary layout is fixed), and one table of all functions.
+// The part of the CUDA driver interface that the runtime uses, declared here so that no CUDA toolkit is needed: types
+// and constants as the driver API reference manual gives them (their binary layout is fixed), and one table of all
+// functions.
 #pragma once
 
 #include <cstddef>
@@ -81,8 +82,8 @@ struct KernelNodeParams {
 };
 static_assert(sizeof(KernelNodeParams) == 56);
 
-/// The table: symbol (with its version suffix), parameters. Required ones are in every driver since CUDA 11.4; a driver that
-/// lacks an optional one gets a null pointer in its place.
+/// The table: symbol (with its version suffix), parameters. Required ones are in every driver since CUDA 11.4; a driver
+/// that lacks an optional one gets a null pointer in its place.
 #define RL_CUDA_REQUIRED(X)                                                                                            \
   X(cuInit, (unsigned flags))                                                                                          \
   X(cuDriverGetVersion, (int *version))                                                                                \

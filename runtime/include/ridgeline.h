@@ -51,7 +51,7 @@ RL_API const char *rl_last_error(void);
 /* The library's version, "MAJOR.MINOR.PATCH". Never NULL. */
 RL_API const char *rl_version(void);
 
-/* ---- the compiler: libridgeline.so only ---------------------------------------------------------------------------- */
+/* ---- the compiler: libridgeline.so only --------------------------------------------------------------------------- */
 
 /* Compiles a graph file's text (`length` bytes of JSON, UTF-8, no terminator needed).
  *   target    as the command line's --target: "cpu", "cuda", "sm_90a", "h200", "reference", ...; NULL: the default.
@@ -70,10 +70,10 @@ RL_API int rl_explain(const rl_module *module, const char *format, char **text);
 /* Releases a text of rl_explain. NULL is accepted. */
 RL_API void rl_free_text(char *text);
 
-/* ---- packages -------------------------------------------------------------------------------------------------------- */
+/* ---- packages ----------------------------------------------------------------------------------------------------- */
 
-/* Reads and checks a package directory. *out is released with rl_unload; NULL is stored on failure. A CUDA package loads
- * on a machine without a GPU, too: its signature can be read, and rl_bind and rl_run return RL_DEVICE. */
+/* Reads and checks a package directory. *out is released with rl_unload; NULL is stored on failure. A CUDA package
+ * loads on a machine without a GPU, too: its signature can be read, and rl_bind and rl_run return RL_DEVICE. */
 RL_API int rl_load(const char *package_directory, rl_module **out);
 
 /* Releases a module, its parameters and its device memory; on CUDA it waits for the module's launches to end. NULL is
@@ -102,10 +102,10 @@ RL_API int rl_bind(rl_module *module, const char *parameter, const void *data, s
  * device pointers on a CUDA target, host pointers on cpu and reference, each aligned to its element (16 bytes is
  * fastest). A pointer to an empty tensor may be NULL, and so may an array of no pointers.
  *
- * On a CUDA target the call only enqueues on `stream` (a CUstream; NULL is the default stream): it does not synchronise,
- * allocates nothing after the first call, and may be captured into a CUDA graph. It works in the caller's current
- * context; where there is none, in the stream's, or in the primary context of device 0. On cpu and reference it returns
- * when the outputs are written; `stream` is not used.
+ * On a CUDA target the call only enqueues on `stream` (a CUstream; NULL is the default stream): it does not
+ * synchronise, allocates nothing after the first call, and may be captured into a CUDA graph. It works in the caller's
+ * current context; where there is none, in the stream's, or in the primary context of device 0. On cpu and reference it
+ * returns when the outputs are written; `stream` is not used.
  *
  * RL_USAGE: a null or misaligned pointer, or a parameter that was not bound; RL_INVALID: an index out of range in the
  * data (cpu and reference). */

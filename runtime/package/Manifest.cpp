@@ -1,8 +1,8 @@
 // Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// manifest.json: a Package as JSON and back. Reading trusts nothing: each value is checked for its type and range where it is
-// taken, and validatePackage checks what the values mean together.
+// manifest.json: a Package as JSON and back. Reading trusts nothing: each value is checked for its type and range where
+// it is taken, and validatePackage checks what the values mean together.
 #include "runtime/package/Manifest.h"
 
 #include <bit>

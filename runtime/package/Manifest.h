@@ -32,8 +32,8 @@ struct FileRecord {
   uint64_t hash = 0;
 };
 
-/// FNV-1a (Fowler, Noll, Vo) with 64-bit words for its octets, little endian, the tail padded with zeros and the length mixed
-/// in last: it finds damaged files, it is no defence against forged ones.
+/// FNV-1a (Fowler, Noll, Vo) with 64-bit words for its octets, little endian, the tail padded with zeros and the length
+/// mixed in last: it finds damaged files, it is no defence against forged ones.
 uint64_t fileHash(std::string_view contents);
 
 Result<Package> parseManifest(std::string_view json, std::map<std::string, FileRecord> &files);

@@ -1,7 +1,8 @@
 // Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Package directories: written whole beside their place and moved there in one step, read with every byte accounted for.
+// Package directories: written whole beside their place and moved there in one step, read with every byte accounted
+// for.
 #include "runtime/package/Manifest.h"
 
 #include <atomic>

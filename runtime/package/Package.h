@@ -1,9 +1,9 @@
 // Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// A package: everything that the runtime needs to run one compiled graph, and nothing else. The compiler fills one in; the
-// runtime runs it, from memory or from a directory (manifest.json, kernels.ptx, kernels.cubin, kernels.so, graph.json,
-// explain.json). This header is the whole interface between the two.
+// A package: everything that the runtime needs to run one compiled graph, and nothing else. The compiler fills one in;
+// the runtime runs it, from memory or from a directory (manifest.json, kernels.ptx, kernels.cubin, kernels.so,
+// graph.json, explain.json). This header is the whole interface between the two.
 #pragma once
 
 #include "runtime/base/DType.h"
@@ -40,8 +40,8 @@ struct PackageLaunch {
   std::string kernel;         ///< symbol in the module
   std::vector<uint32_t> args; ///< buffers, in the order of the kernel's pointer parameters. Copy: {to, from}
   /// CUDA: grid of blocks. CPU: `blocks` independent blocks, spread over threads by the runtime; a kernel there has the
-  /// type int32_t(void *const *args, int64_t firstBlock, int64_t endBlock) and returns 0, or 1 + the place in `args` of an
-  /// index tensor that holds an index out of range.
+  /// type int32_t(void *const *args, int64_t firstBlock, int64_t endBlock) and returns 0, or 1 + the place in `args` of
+  /// an index tensor that holds an index out of range.
   Extent3 grid, block, cluster;
   int64_t blocks = 1;
   uint32_t sharedBytes = 0; ///< dynamic shared memory
@@ -69,13 +69,13 @@ struct Package {
   std::string explain;      ///< the decision record, JSON
 };
 
-/// Checks everything that the runtime relies on: the signature (names, ranks, extents, sizes within 2^62 bytes), buffers
-/// (places in the signature, offsets and sizes within the arena), launches (argument places, launch limits of the hardware,
-/// names). Code::Invalid with a JSON pointer into the manifest.
+/// Checks everything that the runtime relies on: the signature (names, ranks, extents, sizes within 2^62 bytes),
+/// buffers (places in the signature, offsets and sizes within the arena), launches (argument places, launch limits of
+/// the hardware, names). Code::Invalid with a JSON pointer into the manifest.
 Status validatePackage(const Package &);
 
-/// The manifest's text, without the contents of the other files; and back, checked as validatePackage does, but for what
-/// depends on those contents. Unknown and duplicate keys are errors.
+/// The manifest's text, without the contents of the other files; and back, checked as validatePackage does, but for
+/// what depends on those contents. Unknown and duplicate keys are errors.
 std::string printManifest(const Package &);
 Result<Package> parseManifest(std::string_view json);
 
@@ -86,8 +86,8 @@ inline constexpr int64_t kMaxPackageFileBytes = int64_t(2) << 30;
 /// Writes `directory` (made whole beside it, then renamed; an existing package there is replaced, any other non-empty
 /// directory is refused). Errors: Code::Device with the path.
 Status writePackage(const Package &, const std::string &directory);
-/// Reads and checks every field (checksums and sizes of the files, places, offsets within the arena); Code::Invalid with the
-/// file and the pointer.
+/// Reads and checks every field (checksums and sizes of the files, places, offsets within the arena); Code::Invalid
+/// with the file and the pointer.
 Result<Package> readPackage(const std::string &directory);
 
 } // namespace rl

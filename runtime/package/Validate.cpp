@@ -15,8 +15,8 @@ constexpr int64_t kMaxBytes = int64_t(1) << 62;
 constexpr size_t kMaxNameBytes = 64 << 10;
 // Pointers that fit in the 32,764 bytes of kernel parameters of sm_70 and newer (CUDA programming guide, "Parameters").
 constexpr size_t kMaxArgs = 32764 / 8;
-// The most dynamic shared memory of a block on any GPU so far: 227 KiB, compute capability 9.0 and 10.0 (CUDA programming
-// guide, "Technical specifications per compute capability").
+// The most dynamic shared memory of a block on any GPU so far: 227 KiB, compute capability 9.0 and 10.0 (CUDA
+// programming guide, "Technical specifications per compute capability").
 constexpr uint32_t kMaxSharedBytes = 227 * 1024;
 
 std::string at(std::string_view list, size_t index, std::string_view field = {}) {

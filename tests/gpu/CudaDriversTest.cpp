@@ -1,8 +1,8 @@
 // Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The CUDA runtime with drivers that are missing, old or without a device. The driver is opened once a process, so each test
-// runs in one of its own. Needs no GPU.
+// The CUDA runtime with drivers that are missing, old or without a device. The driver is opened once a process, so each
+// test runs in one of its own. Needs no GPU.
 #include "runtime/Module.h"
 #include "runtime/cuda/Cuda.h"
 #include "tests/gpu/fake/FakePackages.h"

@@ -1,8 +1,8 @@
 // Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The CUDA runtime on a real device, with kernels written by hand in PTX. A program by itself, no part of ctest; without a GPU
-// it fails.
+// The CUDA runtime on a real device, with kernels written by hand in PTX. A program by itself, no part of ctest;
+// without a GPU it fails.
 #include "ridgeline.h"
 #include "runtime/CApi.h"
 #include "runtime/Module.h"
@@ -23,9 +23,9 @@ using namespace rl;
 
 namespace {
 
-// add: c = a + b, one f32 a thread. add4: four, with 16-byte accesses, which fault where a pointer is not aligned to them.
-// slow: as add, but each thread waits 20 ms first. fault: writes to address 8. cluster: the blocks in this block's cluster.
-// shared: one f32 a thread through 100,000 bytes of dynamic shared memory.
+// add: c = a + b, one f32 a thread. add4: four, with 16-byte accesses, which fault where a pointer is not aligned to
+// them. slow: as add, but each thread waits 20 ms first. fault: writes to address 8. cluster: the blocks in this
+// block's cluster. shared: one f32 a thread through 100,000 bytes of dynamic shared memory.
 const char *kPtx = R"(.version 8.0
 .target sm_80
 .address_size 64

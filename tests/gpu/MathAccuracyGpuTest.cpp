@@ -1,9 +1,10 @@
 // Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The contract's accuracy of every expanded function, on a real device: the kernels of math_ptx against the references of the
-// test on the CPU. A program by itself, no part of ctest; without a GPU it fails. Reads the PTX that the build made, or the
-// files that RIDGELINE_MATH_PTX names (separated by colons). RIDGELINE_MATH_EXHAUSTIVE=1 adds all 2^32 operands.
+// The contract's accuracy of every expanded function, on a real device: the kernels of math_ptx against the references
+// of the test on the CPU. A program by itself, no part of ctest; without a GPU it fails. Reads the PTX that the build
+// made, or the files that RIDGELINE_MATH_PTX names (separated by colons). RIDGELINE_MATH_EXHAUSTIVE=1 adds all 2^32
+// operands.
 #include "ir/interp/Convert.h"
 #include "runtime/cuda/Cuda.h"
 #include "runtime/cuda/Driver.h"
@@ -190,7 +191,8 @@ TEST_P(MathGpu, WidensEveryPattern) {
 }
 
 TEST_P(MathGpu, NarrowsAsTheReferenceDoes) {
-  // Every f32 whose low 12 bits are 0, 1, 2047, 2048, 2049 or 4095: all midpoints of all these types and their neighbours.
+  // Every f32 whose low 12 bits are 0, 1, 2047, 2048, 2049 or 4095: all midpoints of all these types and their
+  // neighbours.
   std::vector<float> in;
   for (uint32_t high = 0; high < 1u << 20; ++high)
     for (uint32_t low : {0u, 1u, 2047u, 2048u, 2049u, 4095u, 0u, 1u})

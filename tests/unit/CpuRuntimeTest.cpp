@@ -1,8 +1,8 @@
 // Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The CPU runtime and the C interface on it: the pool, modules with kernels of this program and of a shared object that the
-// system's C compiler makes, and every wrong argument.
+// The CPU runtime and the C interface on it: the pool, modules with kernels of this program and of a shared object that
+// the system's C compiler makes, and every wrong argument.
 #include "ridgeline.h"
 #include "runtime/CApi.h"
 #include "runtime/Module.h"

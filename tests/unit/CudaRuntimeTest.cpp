@@ -1,8 +1,8 @@
 // Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The CUDA runtime against a driver that a test can ask and command (tests/gpu/fake): argument marshalling, the choice of
-// kernels, graphs, contexts, captures, and what every failure says. The same on a real device: tests/gpu.
+// The CUDA runtime against a driver that a test can ask and command (tests/gpu/fake): argument marshalling, the choice
+// of kernels, graphs, contexts, captures, and what every failure says. The same on a real device: tests/gpu.
 #include "ridgeline.h"
 #include "runtime/CApi.h"
 #include "runtime/Module.h"

@@ -1,7 +1,8 @@
 // Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Package directories: what is written comes back, what is damaged is refused, and replacing a directory is all or nothing.
+// Package directories: what is written comes back, what is damaged is refused, and replacing a directory is all or
+// nothing.
 #include "runtime/package/Package.h"
 #include "runtime/Module.h"
 

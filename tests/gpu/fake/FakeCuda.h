@@ -1,8 +1,8 @@
 // Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// A driver for machines without a GPU: it remembers what it is asked, keeps device memory in host memory, runs a few kernels
-// that it knows by name, and fails where a test tells it to. The runtime loads it through RIDGELINE_LIBCUDA.
+// A driver for machines without a GPU: it remembers what it is asked, keeps device memory in host memory, runs a few
+// kernels that it knows by name, and fails where a test tells it to. The runtime loads it through RIDGELINE_LIBCUDA.
 #pragma once
 
 #include "runtime/cuda/DriverApi.h"
