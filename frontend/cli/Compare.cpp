@@ -1,0 +1,261 @@
+// Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Comparing results.
+#include "frontend/cli/Compare.h"
+#include "frontend/cli/Cli.h"
+#include "ir/interp/Convert.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+namespace rl::cli {
+namespace {
+
+/// Is a node's result exact, or correctly rounded, whatever the order of its steps?
+bool isExact(const Graph &graph, const Node &node) {
+  bool integers = true;
+  for (const Operand &o : node.inputs)
+    integers &= !o.isLiteral() ? !isFloat(graph.type(o.value).dtype) : o.literal.kind != Scalar::Float;
+  for (ValueId v : node.outputs)
+    integers &= !isFloat(graph.type(v).dtype);
+  if (integers)
+    return true;
+  switch (opInfo(node.op).cls) {
+  case OpClass::Shape:
+  case OpClass::Creation:
+  case OpClass::Ternary:
+  case OpClass::Indexing:
+    return true;
+  case OpClass::Reduction:
+    return node.op == OpKind::Amax || node.op == OpKind::Amin || node.op == OpKind::ArgMax || node.op == OpKind::ArgMin ||
+           node.op == OpKind::Any || node.op == OpKind::All;
+  case OpClass::Binary:
+    return node.op != OpKind::Pow && node.op != OpKind::Atan2 && node.op != OpKind::Div &&
+           node.op != OpKind::FloorDivide && node.op != OpKind::Remainder && node.op != OpKind::Fmod;
+  case OpClass::Unary:
+    switch (node.op) {
+    case OpKind::Abs:
+    case OpKind::Neg:
+    case OpKind::Sign:
+    case OpKind::Square:
+    case OpKind::Relu:
+    case OpKind::Floor:
+    case OpKind::Ceil:
+    case OpKind::Round:
+    case OpKind::Trunc:
+    case OpKind::IsNan:
+    case OpKind::IsInf:
+    case OpKind::IsFinite:
+    case OpKind::LogicalNot:
+    case OpKind::BitwiseNot:
+    case OpKind::Cast:
+    case OpKind::Clamp:
+      return true;
+    default:
+      return false;
+    }
+  default:
+    return false;
+  }
+}
+
+bool is16(DType t) { return t == DType::F16 || t == DType::BF16; }
+
+/// The bits as a number that rises with the value, steps of one between neighbours; both zeros are 0.
+int64_t ordered(const void *data, DType dtype, int64_t i) {
+  int64_t bits = 0, sign = 0;
+  switch (dtype) {
+  case DType::F32: {
+    uint32_t b;
+    std::memcpy(&b, static_cast<const char *>(data) + i * 4, 4);
+    bits = b & 0x7fffffff, sign = b >> 31;
+    break;
+  }
+  case DType::F16:
+  case DType::BF16: {
+    uint16_t b;
+    std::memcpy(&b, static_cast<const char *>(data) + i * 2, 2);
+    bits = b & 0x7fff, sign = b >> 15;
+    break;
+  }
+  case DType::F8E4M3:
+  case DType::F8E5M2: {
+    uint8_t b = static_cast<const uint8_t *>(data)[i];
+    bits = b & 0x7f, sign = b >> 7;
+    break;
+  }
+  case DType::F8E8M0:
+    return static_cast<const uint8_t *>(data)[i];
+  default:
+    return loadInteger(data, dtype, i);
+  }
+  return sign ? -bits : bits;
+}
+
+int64_t stepsBetween(int64_t a, int64_t b) { // saturates: i64 values may lie 2^64 apart
+  uint64_t steps = a > b ? static_cast<uint64_t>(a) - static_cast<uint64_t>(b)
+                         : static_cast<uint64_t>(b) - static_cast<uint64_t>(a);
+  return static_cast<int64_t>(std::min<uint64_t>(steps, INT64_MAX));
+}
+
+std::string place(const TensorType &type, int64_t index) {
+  std::vector<int64_t> at(type.shape.size());
+  for (size_t d = at.size(); d-- > 0;) {
+    at[d] = index % type.shape[d];
+    index /= type.shape[d];
+  }
+  return str(at);
+}
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
+
+struct Element {
+  double got = 0, kept = 0, rounded = 0;
+  int64_t steps = 0; ///< to the nearer reference value
+};
+
+/// By how much an element of a float type uses up its tolerance: 0 equal, up to 1 within.
+double strain(const Element &e, double relative, double floor, int64_t freeSteps) {
+  if (std::isnan(e.kept) != std::isnan(e.rounded)) { // either may come out, and so may what is between
+    if (std::isnan(e.got))
+      return 0;
+  } else if (std::isnan(e.kept) || std::isnan(e.got)) {
+    return std::isnan(e.kept) && std::isnan(e.got) ? 0 : kNever;
+  }
+  if (e.got == e.kept || e.got == e.rounded)
+    return 0;
+  if (std::isnan(e.got))
+    return kNever;
+  double best = kNever;
+  if (e.steps <= freeSteps)
+    best = static_cast<double>(e.steps) / static_cast<double>(freeSteps);
+  double spread = std::isfinite(e.kept) && std::isfinite(e.rounded) ? std::fabs(e.kept - e.rounded) : 0;
+  for (double wanted : {e.kept, e.rounded}) {
+    if (!std::isfinite(wanted) || !std::isfinite(e.got))
+      continue;
+    double allowed = relative * std::fabs(wanted) + floor + spread;
+    if (allowed > 0)
+      best = std::min(best, std::fabs(e.got - wanted) / allowed);
+  }
+  return best;
+}
+
+} // namespace
+
+std::vector<Exactness> exactness(const Graph &graph) {
+  std::vector<Exactness> of(graph.values.size());
+  std::vector<char> isOutput(graph.values.size());
+  for (const Node &node : graph.nodes) {
+    Exactness all;
+    all.inexact = !isExact(graph, node);
+    for (const Operand &o : node.inputs) {
+      if (o.isLiteral())
+        continue;
+      all.inexact |= of[o.value].inexact;
+      all.narrow |= of[o.value].narrow ||
+                    (graph.values[o.value].kind == Value::Result && is16(graph.type(o.value).dtype));
+    }
+    for (ValueId v : node.outputs)
+      of[v] = all;
+  }
+  std::vector<Exactness> out;
+  for (ValueId v : graph.outputs)
+    out.push_back(of[v]);
+  return out;
+}
+
+Comparison compare(const TensorType &type, const void *got, const void *kept, const void *rounded,
+                   const Tolerance &tolerance) {
+  Comparison c;
+  const DType dtype = type.dtype;
+  c.elements = type.elements();
+  const bool real = isArithmeticFloat(dtype);
+  const bool loose = tolerance.output.inexact || (tolerance.output.narrow && !tolerance.strict);
+
+  double relative = 0, floor = 0;
+  int64_t freeSteps = 0;
+  if (tolerance.relative >= 0) {
+    relative = tolerance.relative;
+    floor = real ? tolerance.relative * 0.1 : 0;
+    c.rule = number(relative) + " relative";
+  } else if (!loose) {
+    c.rule = "equal";
+  } else if (real) {
+    relative = dtype == DType::F32 ? 1e-5 : 0;
+    freeSteps = dtype == DType::F32 ? 0 : 2;
+    floor = 1e-6;
+    if (tolerance.output.narrow && (tolerance.strict || tolerance.severalKernels))
+      floor = dtype == DType::F16 ? 0x1p-12 : 0x1p-9;
+    c.rule = dtype == DType::F32 ? "1e-05 relative" : "2 ulp";
+  } else {
+    c.rule = "equal but for 1 in 1,000 one step off";
+  }
+  if (floor > 0) { // in units of the output's root mean square
+    double sum = 0;
+    int64_t finite = 0;
+    for (int64_t i = 0; i < c.elements; ++i) {
+      double v = loadElement(kept, dtype, i);
+      if (std::isfinite(v)) {
+        sum += v * v;
+        ++finite;
+      }
+    }
+    floor *= finite ? std::sqrt(sum / static_cast<double>(finite)) : 0;
+  }
+
+  double worst = 0;
+  int64_t oneStep = 0;
+  for (int64_t i = 0; i < c.elements; ++i) {
+    Element e{loadElement(got, dtype, i), loadElement(kept, dtype, i), loadElement(rounded, dtype, i), 0};
+    if (std::isnan(e.got) && std::isnan(e.kept) && std::isnan(e.rounded)) {
+      ++c.nans;
+      continue;
+    }
+    const int64_t g = ordered(got, dtype, i), k = ordered(kept, dtype, i), r = ordered(rounded, dtype, i);
+    if (g == k || g == r)
+      continue;
+    ++c.different;
+    const bool nearer = stepsBetween(g, k) <= stepsBetween(g, r);
+    e.steps = std::min(stepsBetween(g, k), stepsBetween(g, r));
+    const double wanted = nearer ? e.kept : e.rounded;
+    const double absolute = std::fabs(e.got - wanted);
+    if (std::isfinite(absolute)) {
+      c.maxAbsolute = std::max(c.maxAbsolute, absolute);
+      if (wanted != 0)
+        c.maxRelative = std::max(c.maxRelative, absolute / std::fabs(wanted));
+    }
+    if (!std::isnan(e.got) && !std::isnan(wanted))
+      c.maxSteps = std::max(c.maxSteps, e.steps);
+
+    double used;
+    if (real || tolerance.relative >= 0) {
+      used = strain(e, relative, floor, freeSteps);
+    } else if (!loose || std::isnan(e.got) || std::isnan(wanted)) {
+      used = kNever;
+    } else {
+      // Between the two reference values, or a step beside one of them.
+      bool between = g >= std::min(k, r) && g <= std::max(k, r);
+      used = between ? 0.5 : e.steps <= 1 ? 1 : kNever;
+      oneStep += !between && e.steps <= 1;
+    }
+    if (used > 1)
+      ++c.beyond;
+    if (used > worst || c.worst < 0) {
+      worst = used;
+      c.worst = i;
+      c.worstGot = e.got;
+      c.worstWanted = wanted;
+    }
+  }
+  if (oneStep > std::max<int64_t>(1, c.elements / 1000))
+    c.beyond += oneStep;
+  c.within = c.beyond == 0;
+  if (c.worst >= 0)
+    c.worstPlace = place(type, c.worst);
+  return c;
+}
+
+} // namespace rl::cli

@@ -1,0 +1,60 @@
+// Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// A target's result beside the reference interpreter's, and what the format lets differ.
+//
+// A fused kernel may keep f32 where op by op every 16-bit result is rounded, so that there are two reference values: with
+// every node's result rounded, and with none rounded inside the graph. What a target computes lies within the tolerance of
+// the span between them. An element of a float output is within the tolerance where
+//
+//   |got - reference| <= relative * |reference| + floor * rms(reference) + |kept - rounded|
+//
+// or, for 16-bit types without a given tolerance, where it is at most two representable values away. `relative` is 1e-5
+// for f32 and two units in the last place for 16-bit types. The floor is for cancellation: 1e-6 for what is computed in f32,
+// half a unit in the last place (2^-9 bf16, 2^-12 f16) where 16-bit intermediates are stored between kernels or, in
+// strict graphs, after each node. Outputs that only exact operations lead to (comparisons, layout, casts, integers, sums
+// and products of two; in f32 or strict graphs) must be equal. Integers, bool and f8 must be equal to either reference
+// value; where an output depends on a function that is correct to a few ulp, 1 element in 1,000 may be one step off. NaN
+// equals NaN.
+#pragma once
+
+#include "ir/graph/Graph.h"
+
+#include <string>
+#include <vector>
+
+namespace rl::cli {
+
+/// How an output depends on what may be inexact.
+struct Exactness {
+  bool inexact = false;  ///< a function, a reduction of floats or a matrix product leads to it
+  bool narrow = false;   ///< 16-bit floats stand between two nodes on the way to it
+};
+/// For each output of the graph.
+std::vector<Exactness> exactness(const Graph &);
+
+struct Tolerance {
+  double relative = -1; ///< negative: by type
+  bool strict = false;  ///< the graph's numerics
+  bool severalKernels = false;
+  Exactness output;
+};
+
+struct Comparison {
+  int64_t elements = 0;
+  int64_t different = 0; ///< of other bits than both reference values
+  int64_t beyond = 0;    ///< outside the tolerance
+  int64_t nans = 0;      ///< where both are NaN
+  double maxAbsolute = 0, maxRelative = 0;
+  int64_t maxSteps = 0;  ///< representable values apart
+  std::string rule;      ///< "equal", "1e-05 relative", "2 ulp"
+  bool within = true;
+  int64_t worst = -1;    ///< the element farthest beyond or, within, nearest to the tolerance; -1: all are equal
+  std::string worstPlace;
+  double worstGot = 0, worstWanted = 0;
+};
+
+/// `kept` and `rounded` may be the same buffer.
+Comparison compare(const TensorType &, const void *got, const void *kept, const void *rounded, const Tolerance &);
+
+} // namespace rl::cli

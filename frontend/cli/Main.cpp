@@ -1,0 +1,264 @@
+// Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// ridgeline: options, help and exit status. Nothing of the compiler runs before a subcommand asks for it.
+#include "frontend/cli/Cli.h"
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+
+#include <csignal>
+#include <cstdio>
+#include <new>
+
+namespace rl::cli {
+namespace {
+
+constexpr const char *kDescription =
+    "Ridgeline compiles tensor graphs into few fused kernels, for NVIDIA GPUs and CPUs, and runs them.";
+
+constexpr const char *kFooter = R"(
+Examples:
+  ridgeline explain ffn.json                        what is fused, what it moves, and why
+  ridgeline run ffn.json --inputs in.safetensors --outputs out.safetensors
+  ridgeline verify ffn.json                         compare with the reference interpreter
+  ridgeline COMMAND --help                          the options of a command, with examples
+
+Targets: cuda (the GPU here; default where there is one), cpu (default elsewhere), reference (a plain interpreter),
+and for compiling: sm_80, sm_90a, a100, h100, h200, ...; see ridgeline targets.
+Exit status: 0 done; 1 usage; 2 the graph or its data is invalid; 3 not supported on this target; 4 the device or the
+run failed. Errors: error: FILE:/json/pointer: message. Nothing is written on failure.)";
+
+void addCommon(CLI::App &app, Options &options, bool target = true) {
+  if (target)
+    app.add_option("--target", options.target, "what to compile for: cuda, cpu, reference, sm_90a, h200, ...; default: cuda "
+                                               "where a GPU is present, else cpu")
+        ->type_name("T");
+  app.add_option("--cache", options.cache, "directory of the cache of compiled code, or off; default: "
+                                           "$XDG_CACHE_HOME/ridgeline, else ~/.cache/ridgeline")
+      ->type_name("DIR|off");
+  app.add_flag("-q,--quiet", options.quiet, "no notes and summaries");
+  app.add_flag("-v,--verbose", options.verbose, "times of the compiler's phases, hits and misses of the cache, on standard error");
+}
+
+void addDims(CLI::App &app, Options &options) {
+  app.add_option("--dim", options.dims, "value of a symbolic dimension; may be repeated")->type_name("NAME=VALUE")->expected(1)->take_all();
+}
+
+void addGraph(CLI::App &app, Options &options, bool package) {
+  app.add_option("graph", options.graph, package ? "a graph file, or a package directory" : "a graph file")
+      ->required()
+      ->type_name(package ? "G|PKG" : "G");
+}
+
+void addInputs(CLI::App &app, Options &options, bool required) {
+  CLI::Option *inputs = app.add_option(
+      "--inputs", options.inputs,
+      std::string("safetensors file with every input and parameter by name (others are ignored), or random[:SEED]: made-up "
+                  "tensors, the same for the same seed") +
+          (required ? "" : "; default: random"));
+  inputs->type_name("F|random[:SEED]");
+  if (required)
+    inputs->required();
+}
+
+struct Command {
+  CLI::App *app;
+  Status (*run)(const Options &);
+};
+
+/// Everything after the program's name; the options go to `options`.
+std::vector<Command> declare(CLI::App &app, Options &options) {
+  app.require_subcommand(1);
+  app.set_version_flag("--version", "ridgeline " RIDGELINE_VERSION);
+  app.footer(kFooter);
+  app.get_formatter()->column_width(34);
+  addCommon(app, options);
+  std::vector<Command> commands;
+  auto add = [&](const char *name, const char *description, Status (*run)(const Options &), const char *footer) -> CLI::App & {
+    CLI::App *command = app.add_subcommand(name, description);
+    command->footer(footer);
+    commands.push_back({command, run});
+    return *command;
+  };
+
+  CLI::App &compile = add("compile", "compile a graph; with -o, into a package that runs without the compiler", compileCommand, R"(
+Examples:
+  ridgeline compile ffn.json                            is it valid, and what comes of it
+  ridgeline compile ffn.json -o ffn.pkg --target h200
+  ridgeline compile batch.json -o b32.pkg --dim B=32    a package has fixed extents)");
+  addGraph(compile, options, false);
+  compile.add_option("-o,--output", options.output, "package directory to write; a package there is replaced")->type_name("DIR");
+  compile.add_option("--dump-dir", options.dumpDir, "also write a numbered file per stage and kernel there")->type_name("DIR");
+  addDims(compile, options);
+  addCommon(compile, options);
+
+  CLI::App &run = add("run", "run a graph or a package on given or made-up tensors", runCommand, R"(
+Symbolic dimensions take their values from the shapes in the file. Made-up floats have mean 0 and variance 1 (positive
+where a root, a logarithm or a scale is taken of them), integers are small, indices are in range.
+Examples:
+  ridgeline run ffn.json --inputs in.safetensors --outputs out.safetensors
+  ridgeline run ffn.pkg --inputs in.safetensors --outputs out.safetensors
+  ridgeline run ffn.json --inputs random:7               prints each output's range and mean)");
+  addGraph(run, options, true);
+  addInputs(run, options, true);
+  run.add_option("--outputs", options.outputs, "safetensors file to write; without it a line per output is printed")->type_name("F");
+  addDims(run, options);
+  addCommon(run, options);
+
+  CLI::App &explain = add("explain", "show the kernels, the nodes in each, bytes, bound, predicted time, and why", explainCommand, R"(
+Examples:
+  ridgeline explain ffn.json
+  ridgeline explain ffn.json --target h200 --format html >ffn.html)");
+  addGraph(explain, options, true);
+  explain.add_option("--format", options.format, "text, json or html; default: text")->type_name("FORMAT");
+  addDims(explain, options);
+  addCommon(explain, options);
+
+  CLI::App &dump = add("dump", "show what a stage of the compiler left", dumpCommand, R"(
+Examples:
+  ridgeline dump ffn.json --stage fused
+  ridgeline dump ffn.json --stage ptx --target sm_90a
+  ridgeline dump ffn.json --dump-dir stages              00-graph.mlir, 01-fused.mlir, 02-kernel-NAME.mlir, ...)");
+  addGraph(dump, options, false);
+  dump.add_option("--stage", options.stage,
+                  "graph (ridge dialect), fused (with groups), kernel (MLIR), llvm (LLVM IR), ptx, sass (needs a CUDA toolkit)")
+      ->type_name("S");
+  dump.add_option("--dump-dir", options.dumpDir, "write a numbered file per stage and kernel there, and print their names")
+      ->type_name("DIR");
+  addDims(dump, options);
+  addCommon(dump, options);
+
+  CLI::App &bench = add("bench", "measure a graph or a package, beside what was predicted", benchCommand, R"(
+On a GPU: events around each run, with a cold L2 cache; on the CPU: wall clock. Medians. The copy bandwidth is this
+machine's, measured on the spot.
+Examples:
+  ridgeline bench ffn.json
+  ridgeline bench ffn.json --repeat 200 --json)");
+  addGraph(bench, options, true);
+  addInputs(bench, options, false);
+  bench.add_option("--repeat", options.repeat, "runs to take the median of; default: as many as take about two seconds")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1000000));
+  bench.add_flag("--json", options.json, "print JSON");
+  addDims(bench, options);
+  addCommon(bench, options);
+
+  CLI::App &verify = add("verify", "compare a target with the reference interpreter on the same data", verifyCommand, R"(
+Default tolerance: f32 1e-5 relative, 16-bit floats 2 ulp, both beside a floor for cancellation of 1e-6 (where 16-bit
+results are stored between nodes half an ulp) of the output's root mean square; outputs of exact operations alone equal;
+integers, bool and f8 equal, but for 1 element in 1,000 one step off where a function of a few ulp leads to them. A
+fused kernel may keep f32 inside, so that the values with and without rounding between nodes are both right.
+Exit status 4, with the worst element's place and values, where an output is beyond it.
+Examples:
+  ridgeline verify ffn.json
+  ridgeline verify ffn.json --target cpu --inputs random:3 --tolerance 1e-3)");
+  addGraph(verify, options, true);
+  addInputs(verify, options, false);
+  verify.add_option("--tolerance", options.tolerance, "relative tolerance of every output (and a tenth of it times the output's "
+                                                      "root mean square)")
+      ->type_name("X")
+      ->check(CLI::Range(0.0, 1e30));
+  addDims(verify, options);
+  addCommon(verify, options);
+
+  CLI::App &targets = add("targets", "list the targets and which of them run here", targetsCommand, R"(
+Example:
+  ridgeline targets)");
+  addCommon(targets, options, false);
+
+  CLI::App &cache = add("cache", "show or clear the cache of compiled code", cacheCommand, R"(
+Examples:
+  ridgeline cache show
+  ridgeline cache clear --cache /tmp/ridgeline-cache)");
+  cache.add_option("action", options.action, "show or clear")->required()->type_name("ACTION");
+  addCommon(cache, options, false);
+  return commands;
+}
+
+/// What CLI11 does not check.
+Status check(const Options &options, const std::string &command) {
+  auto oneOf = [](const std::string &value, std::initializer_list<const char *> words) {
+    for (const char *w : words)
+      if (value == w)
+        return true;
+    return false;
+  };
+  if (command == "explain" && !oneOf(options.format, {"text", "json", "html"}))
+    return usageError("--format " + options.format + ": unknown; known: text, json, html");
+  if (command == "dump") {
+    if (options.stage.empty() && options.dumpDir.empty())
+      return usageError("dump: --stage or --dump-dir is missing");
+    if (!options.stage.empty() && !oneOf(options.stage, {"graph", "fused", "kernel", "llvm", "ptx", "sass"}))
+      return usageError("--stage " + options.stage + ": unknown; known: graph, fused, kernel, llvm, ptx, sass");
+  }
+  if (command == "cache" && !oneOf(options.action, {"show", "clear"}))
+    return usageError("cache " + options.action + ": unknown; known: show, clear");
+  if (options.graph.find('\0') != std::string::npos)
+    return usageError("a file's name holds a zero byte");
+  return {};
+}
+
+int fail(const Error &error, const std::string &hint = {}) {
+  std::fprintf(stderr, "error: %s\n", errorLine(error).c_str());
+  if (!hint.empty())
+    std::fprintf(stderr, "%s\n", hint.c_str());
+  return static_cast<int>(error.code);
+}
+
+int mainGuarded(int argc, char **argv) {
+  std::signal(SIGPIPE, SIG_IGN); // a closed pipe is an output that cannot be written, which is said and not died of
+  Options options;
+  CLI::App app(kDescription, "ridgeline");
+  const std::vector<Command> commands = declare(app, options);
+  const Command *chosen = nullptr;
+  try {
+    app.parse(argc, argv);
+    for (const Command &c : commands)
+      if (c.app->parsed())
+        chosen = &c;
+  } catch (const CLI::CallForHelp &) {
+    const CLI::App *asked = &app;
+    for (const Command &c : commands)
+      if (c.app->parsed() || c.app->count("--help"))
+        asked = c.app;
+    Status status = print(asked->help());
+    return status ? 0 : fail(status.error());
+  } catch (const CLI::CallForVersion &) {
+    Status status = print("ridgeline " RIDGELINE_VERSION "\n");
+    return status ? 0 : fail(status.error());
+  } catch (const CLI::ParseError &e) {
+    std::string command = "ridgeline";
+    for (const Command &c : commands)
+      if (c.app->parsed())
+        command += " " + c.app->get_name();
+    return fail(usageError(e.what()), command + " --help shows what there is, with examples");
+  }
+  const std::string name = chosen->app->get_name();
+  if (Status status = check(options, name); !status)
+    return fail(status.error(), "ridgeline " + name + " --help shows what there is, with examples");
+  Status status = chosen->run(options);
+  if (status)
+    return 0;
+  Error error = status.takeError();
+  if (error.file.empty() && (error.code == Code::Invalid || error.code == Code::Unsupported))
+    error.file = options.graph;
+  return fail(error);
+}
+
+} // namespace
+} // namespace rl::cli
+
+int main(int argc, char **argv) {
+  try {
+    return rl::cli::mainGuarded(argc, argv);
+  } catch (const std::bad_alloc &) {
+    std::fputs("error: out of memory\n", stderr);
+  } catch (const std::exception &e) {
+    std::fprintf(stderr, "error: unexpected: %s\n", e.what());
+  } catch (...) {
+    std::fputs("error: unexpected\n", stderr);
+  }
+  return 4;
+}

@@ -1,0 +1,88 @@
+// Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// ridgeline verify: a target and the reference interpreter on the same data.
+#include "frontend/cli/Compare.h"
+#include "frontend/cli/Work.h"
+
+namespace rl::cli {
+
+static bool hasNarrow(const Graph &graph) {
+  for (const Value &v : graph.values)
+    if (v.kind == Value::Result && (v.type.dtype == DType::F16 || v.type.dtype == DType::BF16))
+      return true;
+  return false;
+}
+
+static std::string valueText(double v, DType dtype) {
+  char text[64];
+  std::snprintf(text, sizeof text, isFloat(dtype) ? "%.9g" : "%.20g", v);
+  return text;
+}
+
+Status verifyCommand(const Options &given) {
+  Options options = given;
+  if (options.inputs.empty())
+    options.inputs = "random";
+  RL_ASSIGN(Work work, loadWork(options));
+  RL_ASSIGN(Target target, chooseTarget(options, work));
+  RL_TRY(checkRunsHere(target));
+  RL_ASSIGN(Call call, prepareCall(options, work));
+  if (work.package && call.graph.outputs.empty())
+    return invalid({}, "the package holds no graph that the reference interpreter could run");
+  RL_ASSIGN(Artifact artifact, buildArtifact(options, work, target, call.dims));
+
+  std::string out;
+  const RecordSummary record = summarise(artifact.package.explain);
+  const size_t kernels = record.kernels.size();
+  if (target.kind == Target::Reference)
+    out = "graph " + work.name + " on reference: nothing is fused\n";
+  else
+    out = summaryText(record, work.name, target);
+
+  RL_ASSIGN(std::unique_ptr<Module> module, makeModule(std::move(artifact)));
+  double start = now();
+  RL_ASSIGN(Runner runner, Runner::make(std::move(module), target, call));
+  RL_TRY(runner.run());
+  RL_ASSIGN(std::vector<CallTensor> got, runner.outputs());
+  double ran = now();
+  RL_ASSIGN(std::vector<HostTensor> rounded, runReference(options, call, Intermediates::Rounded));
+  // What a fused kernel may do instead; the same where the graph has no 16-bit values to keep in f32.
+  std::optional<std::vector<HostTensor>> other;
+  if (!call.graph.strict && target.kind != Target::Reference && hasNarrow(call.graph)) {
+    RL_ASSIGN(other, runReference(options, call, Intermediates::KeepF32));
+  }
+  const std::vector<HostTensor> &kept = other ? *other : rounded;
+  if (options.verbose)
+    note(options, target.name + ": " + fixed((ran - start) * 1e3, 2) + " ms with copies; reference: " +
+                      fixed((now() - ran) * 1e3, 2) + " ms");
+
+  const std::vector<Exactness> exact = exactness(call.graph);
+  out += "compared with reference on " + call.source + "\n";
+  std::string problem;
+  for (size_t i = 0; i < got.size(); ++i) {
+    const CallTensor &t = got[i];
+    Tolerance tolerance{options.tolerance, call.graph.strict, kernels > 1, exact[i]};
+    Comparison c = compare(t.type, t.data, kept[i].data.data(), rounded[i].data.data(), tolerance);
+    out += "output " + t.name + ": " + str(t.type) + ": max error " + number(c.maxAbsolute) + ", relative " +
+           number(c.maxRelative) + ", " + std::to_string(c.maxSteps) + " ulp; " + std::to_string(c.different) + " of " +
+           std::to_string(c.elements) + " differ, " + std::to_string(c.beyond) + " beyond the tolerance (" + c.rule +
+           ")" + (c.nans ? "; " + std::to_string(c.nans) + " NaN in both" : "") + "\n";
+    if (!c.within && problem.empty())
+      problem = "output " + t.name + " is beyond the tolerance (" + c.rule + ") in " + std::to_string(c.beyond) + " of " +
+                std::to_string(c.elements) + " elements; worst at " + c.worstPlace + ": " + target.name + " " +
+                valueText(c.worstGot, t.type.dtype) + ", reference " + valueText(c.worstWanted, t.type.dtype);
+    else if (c.worst >= 0 && options.verbose)
+      out += "  worst at " + c.worstPlace + ": " + target.name + " " + valueText(c.worstGot, t.type.dtype) +
+             ", reference " + valueText(c.worstWanted, t.type.dtype) + "\n";
+  }
+  if (problem.empty())
+    out += "ok\n";
+  if (!options.quiet || !problem.empty())
+    RL_TRY(print(out));
+  if (!problem.empty())
+    return Error{Code::Device, {}, problem, work.path};
+  return {};
+}
+
+} // namespace rl::cli
