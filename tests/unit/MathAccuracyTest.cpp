@@ -1,8 +1,8 @@
 // Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The contract's accuracy of every expanded function: on the CPU by running it, for NVPTX by what can be read from its PTX
-// (tests/gpu/MathAccuracyGpuTest runs that). RIDGELINE_MATH_TABLE=1 prints the measured table.
+// The contract's accuracy of every expanded function: on the CPU by running it, for NVPTX by what can be read from
+// its PTX (tests/gpu/MathAccuracyGpuTest runs that). RIDGELINE_MATH_TABLE=1 prints the measured table.
 #include "ir/interp/Convert.h"
 #include "tests/unit/MathHarness.h"
 #include "tests/unit/MathReference.h"
@@ -16,6 +16,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <limits>
 #include <regex>
 
@@ -66,6 +67,19 @@ TEST_P(MathAccuracy, F32) {
     std::printf("| %s | f32 | %.2f | %s\n", mathName(fn), t.maxUlp, t.worst.c_str());
 }
 
+// All 2^32 operands: hours of one core's time, so only on request.
+TEST_P(MathAccuracy, F32Exhaustive) {
+  if (!std::getenv("RIDGELINE_MATH_EXHAUSTIVE") || mathArity(fn) != 1)
+    GTEST_SKIP() << "not asked for, or a binary function";
+  Jit::Kernel k = kernel(vectors(), {KernelSpec::Math, fn, DType::F32});
+  ASSERT_TRUE(k);
+  Tally t = judgeAll(fn, [&](const std::vector<float> &x, std::vector<float> &out) {
+    k(x.data(), nullptr, out.data(), static_cast<int64_t>(x.size()));
+  });
+  EXPECT_LE(t.maxUlp, isExact(fn) ? 0.0 : 4.0) << t.worst;
+  std::printf("| %s | all f32 | %.3f | %s\n", mathName(fn), t.maxUlp, t.worst.c_str());
+}
+
 TEST_P(MathAccuracy, SixteenBits) {
   for (DType type : {DType::F16, DType::BF16}) {
     Patterns p = patternsFor(fn, type);
@@ -82,11 +96,11 @@ TEST_P(MathAccuracy, SixteenBits) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, MathAccuracy, testing::Range(0, kMathFnCount), [](const auto &info) {
-  return std::string(mathName(static_cast<MathFn>(info.param)));
-});
+INSTANTIATE_TEST_SUITE_P(All, MathAccuracy, testing::Range(0, kMathFnCount),
+                         [](const auto &info) { return std::string(mathName(static_cast<MathFn>(info.param))); });
 
-// Scalars and vectors of an odd length, some of whose lanes take a branch that others do not, give the bits of vectors of 8.
+// Scalars and vectors of an odd length, some of whose lanes take a branch that others do not, give the bits of
+// vectors of 8.
 TEST(MathExpansion, EveryVectorLengthGivesTheSameBits) {
   if (!__builtin_cpu_supports("x86-64-v3"))
     GTEST_SKIP() << "needs AVX2, FMA and F16C";
@@ -132,8 +146,8 @@ TEST(NarrowFloat, WidensEveryPattern) {
   }
 }
 
-/// What can go wrong in a narrowing: every value of the type, every midpoint of two neighbours, and the f32 on either side of
-/// both; every f32 exponent with a few mantissas; NaNs with either sign and payload.
+/// What can go wrong in a narrowing: every value of the type, every midpoint of two neighbours, and the f32 on either
+/// side of both; every f32 exponent with a few mantissas; NaNs with either sign and payload.
 std::vector<float> narrowingPoints(DType type) {
   std::vector<float> p;
   auto around = [&](float x) {
@@ -150,7 +164,8 @@ std::vector<float> narrowingPoints(DType type) {
     around(static_cast<float>((static_cast<double>(x) + static_cast<double>(last)) / 2));
     last = x;
   }
-  for (float x : {448.0f, 464.0f, 480.0f, 57344.0f, 61440.0f, 65504.0f, 65519.0f, 65520.0f, 65536.0f, 0x1.ffp127f, std::numeric_limits<float>::infinity()})
+  for (float x : {448.0f, 464.0f, 480.0f, 57344.0f, 61440.0f, 65504.0f, 65519.0f, 65520.0f, 65536.0f, 0x1.ffp127f,
+                  std::numeric_limits<float>::infinity()})
     around(x);
   for (uint32_t i = 0; i < 1u << 17; ++i)
     p.push_back(std::bit_cast<float>(i << 15 | (i * 2654435761u) >> 17));
@@ -226,7 +241,33 @@ TEST_P(MathPtx, SelfContainedUncontractedAndInRegisters) {
   auto [status, text] = runCommand(ptxas + " -v -arch=" + arch + " -o /dev/null " + path.string());
   std::filesystem::remove(path);
   EXPECT_EQ(status, 0) << text;
+  EXPECT_NE(text.find("bytes stack frame"), std::string::npos) << text;
   EXPECT_FALSE(std::regex_search(text, m, std::regex("[1-9][0-9]* bytes (stack frame|spill)"))) << m.str();
+}
+
+// What the fusion of activations into memory-bound kernels may cost: two of the special function unit, and few of the
+// rest.
+TEST(MathPtxCost, ActivationsFor16Bits) {
+  std::vector<KernelSpec> specs;
+  for (MathFn fn : {MathFn::Tanh, MathFn::Sigmoid, MathFn::Silu, MathFn::GeluErf, MathFn::GeluTanh})
+    for (DType t : {DType::BF16, DType::F16})
+      specs.push_back({KernelSpec::Math, fn, t, true, 4});
+  auto ptx = emitPtx(specs, "sm_90a", 90);
+  ASSERT_TRUE(ptx.ok()) << ptx.error().message;
+  for (const KernelSpec &spec : specs) {
+    size_t begin = ptx->find(".entry " + spec.name() + "(");
+    ASSERT_NE(begin, std::string::npos) << spec.name();
+    std::string body = ptx->substr(begin, ptx->find("ret;", begin) - begin);
+    auto count = [&](const char *pattern) {
+      std::regex r(pattern);
+      return std::distance(std::sregex_iterator(body.begin(), body.end(), r), std::sregex_iterator());
+    };
+    EXPECT_EQ(count("\\b(ex2|rcp)\\."), 2 * 4) << body;
+    EXPECT_LE(count("\\b(fma|mul|add|sub|min|max)\\.(rn\\.|NaN\\.)?f32"), (spec.fn == MathFn::GeluErf ? 16 : 8) * 4)
+        << body;
+    // The conversions to 16 bits stay packed.
+    EXPECT_EQ(count("cvt\\.rn\\.(bf16x2|f16x2)\\.f32"), 2) << body;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(All, MathPtx, testing::Values(std::pair{"sm_80", 80}, std::pair{"sm_90a", 90}),

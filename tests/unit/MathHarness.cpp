@@ -6,11 +6,11 @@
 
 #include "compiler/lower/common/NarrowFloat.h"
 
-#include "mlir/Conversion/Passes.h"
 #include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
 #include "mlir/Conversion/ControlFlowToLLVM/ControlFlowToLLVM.h"
 #include "mlir/Conversion/FuncToLLVM/ConvertFuncToLLVMPass.h"
 #include "mlir/Conversion/MathToLLVM/MathToLLVM.h"
+#include "mlir/Conversion/Passes.h"
 #include "mlir/Conversion/ReconcileUnrealizedCasts/ReconcileUnrealizedCasts.h"
 #include "mlir/Conversion/SCFToControlFlow/SCFToControlFlow.h"
 #include "mlir/Conversion/VectorToLLVM/ConvertVectorToLLVMPass.h"
@@ -45,14 +45,10 @@ namespace rl::mathtest {
 std::string KernelSpec::name() const {
   std::string type = dtypeName(dtype), tail = lanes ? "_v" + std::to_string(lanes) : "_scalar";
   switch (kind) {
-  case Math:
-    return std::string(mathName(fn)) + "_" + type + tail;
-  case Unfused:
-    return std::string(mathName(fn)) + "_for_" + type + tail;
-  case Widen:
-    return "widen_" + type + tail;
-  case Narrow:
-    return "narrow_" + type + (saturate ? "_sat" : "_nosat") + tail;
+  case Math: return std::string(mathName(fn)) + "_" + type + tail;
+  case Fused: return std::string(mathName(fn)) + "_for_" + type + tail;
+  case Widen: return "widen_" + type + tail;
+  case Narrow: return "narrow_" + type + (saturate ? "_sat" : "_nosat") + tail;
   }
   return {};
 }
@@ -60,8 +56,11 @@ std::string KernelSpec::name() const {
 std::vector<KernelSpec> allKernels(int lanes) {
   std::vector<KernelSpec> specs;
   for (int fn = 0; fn < kMathFnCount; ++fn)
-    for (DType t : {DType::F32, DType::F16, DType::BF16})
+    for (DType t : {DType::F32, DType::F16, DType::BF16}) {
       specs.push_back({KernelSpec::Math, static_cast<MathFn>(fn), t, true, lanes});
+      if (t != DType::F32)
+        specs.push_back({KernelSpec::Fused, static_cast<MathFn>(fn), t, true, lanes});
+    }
   for (DType t : {DType::F16, DType::BF16, DType::F8E4M3, DType::F8E5M2, DType::F8E8M0}) {
     specs.push_back({KernelSpec::Widen, MathFn::Exp, t, true, lanes});
     specs.push_back({KernelSpec::Narrow, MathFn::Exp, t, true, lanes});
@@ -99,14 +98,14 @@ struct Builder {
   /// The body for elements [index, index + lanes).
   void emitBody(const KernelSpec &k, Value a, Value bb, Value out, Value index) {
     DType in = k.dtype, to = k.dtype;
-    if (k.kind == KernelSpec::Unfused)
+    if (k.kind == KernelSpec::Fused)
       in = to = DType::F32;
     else if (k.kind == KernelSpec::Widen)
       to = DType::F32;
     else if (k.kind == KernelSpec::Narrow)
       in = DType::F32;
     Value x = load(a, index, in, k.lanes);
-    if (k.kind == KernelSpec::Math || k.kind == KernelSpec::Unfused) {
+    if (k.kind == KernelSpec::Math || k.kind == KernelSpec::Fused) {
       SmallVector<Value> args = {x};
       if (mathArity(k.fn) == 2)
         args.push_back(load(bb, index, in, k.lanes));

@@ -19,10 +19,10 @@ namespace rl::mathtest {
 /// An array kernel (a, b, out, n): n elements, a multiple of `lanes`; on the GPU each thread does `lanes` elements.
 struct KernelSpec {
   enum Kind {
-    Math,    ///< out[i] = fn(a[i], b[i]) on arrays of dtype, widened, computed in f32 and narrowed; b unread by unary functions
-    Unfused, ///< the same on f32 arrays, though for a result rounded to dtype (F16 or BF16): what a fused kernel computes
-    Widen,   ///< f32 out[i] = a[i] of dtype
-    Narrow   ///< dtype out[i] = f32 a[i]
+    Math, ///< out[i] = fn(a[i], b[i]) on arrays of dtype, widened, computed in f32 and narrowed; b unread by unary functions
+    Fused, ///< the same on f32 arrays, though for a result rounded to dtype (F16 or BF16): what a fused kernel computes
+    Widen, ///< f32 out[i] = a[i] of dtype
+    Narrow ///< dtype out[i] = f32 a[i]
   };
   Kind kind = Math;
   MathFn fn = MathFn::Exp;
@@ -35,7 +35,7 @@ struct KernelSpec {
 
 inline constexpr int kMathFnCount = static_cast<int>(MathFn::FloorDivide) + 1;
 
-/// Every function on f32, f16 and bf16, every widening and narrowing.
+/// Every function on f32, f16 and bf16, the latter two also fused; every widening and narrowing.
 std::vector<KernelSpec> allKernels(int lanes);
 
 /// Kernels compiled for this machine as x86-64-v3, with LLVM's O2 and no contraction.

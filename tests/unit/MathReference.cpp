@@ -13,6 +13,7 @@
 #include <limits>
 #include <numbers>
 #include <random>
+#include <thread>
 
 namespace rl::mathtest {
 namespace {
@@ -45,54 +46,31 @@ bool isExact(MathFn fn) {
 double reference(MathFn fn, float xf, float yf) {
   double x = xf, y = yf;
   switch (fn) {
-  case MathFn::Exp:
-    return std::exp(x);
-  case MathFn::Exp2:
-    return std::exp2(x);
-  case MathFn::Expm1:
-    return std::expm1(x);
-  case MathFn::Log:
-    return std::log(x);
-  case MathFn::Log2:
-    return std::log2(x);
-  case MathFn::Log1p:
-    return std::log1p(x);
-  case MathFn::Sqrt:
-    return std::sqrt(xf);
-  case MathFn::Rsqrt:
-    return 1 / std::sqrt(x);
-  case MathFn::Reciprocal:
-    return 1 / x;
-  case MathFn::Div:
-    return xf / yf;
-  case MathFn::Sin:
-    return std::sin(x);
-  case MathFn::Cos:
-    return std::cos(x);
-  case MathFn::Tanh:
-    return std::tanh(x);
-  case MathFn::Sigmoid:
-    return 1 / (1 + std::exp(-x));
-  case MathFn::Silu:
-    return x / (1 + std::exp(-x));
-  case MathFn::Softplus:
-    return std::isnan(x) ? x : std::fmax(x, 0) + std::log1p(std::exp(-std::fabs(x)));
-  case MathFn::Erf:
-    return std::erf(x);
-  case MathFn::GeluErf:
-    return 0.5 * x * std::erfc(-x / std::numbers::sqrt2);
+  case MathFn::Exp: return std::exp(x);
+  case MathFn::Exp2: return std::exp2(x);
+  case MathFn::Expm1: return std::expm1(x);
+  case MathFn::Log: return std::log(x);
+  case MathFn::Log2: return std::log2(x);
+  case MathFn::Log1p: return std::log1p(x);
+  case MathFn::Sqrt: return std::sqrt(xf);
+  case MathFn::Rsqrt: return 1 / std::sqrt(x);
+  case MathFn::Reciprocal: return 1 / x;
+  case MathFn::Div: return xf / yf;
+  case MathFn::Sin: return std::sin(x);
+  case MathFn::Cos: return std::cos(x);
+  case MathFn::Tanh: return std::tanh(x);
+  case MathFn::Sigmoid: return 1 / (1 + std::exp(-x));
+  case MathFn::Silu: return x / (1 + std::exp(-x));
+  case MathFn::Softplus: return std::isnan(x) ? x : std::fmax(x, 0) + std::log1p(std::exp(-std::fabs(x)));
+  case MathFn::Erf: return std::erf(x);
+  case MathFn::GeluErf: return 0.5 * x * std::erfc(-x / std::numbers::sqrt2);
   case MathFn::GeluTanh: // x/2 (1 + tanh u) without cancellation
     return x / (1 + std::exp(-2 * std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
-  case MathFn::Pow:
-    return std::pow(x, y);
-  case MathFn::Atan2:
-    return std::atan2(x, y);
-  case MathFn::Fmod:
-    return std::fmod(xf, yf);
-  case MathFn::Remainder:
-    return remainder(xf, yf);
-  case MathFn::FloorDivide:
-    return floorDivide(xf, yf);
+  case MathFn::Pow: return std::pow(x, y);
+  case MathFn::Atan2: return std::atan2(x, y);
+  case MathFn::Fmod: return std::fmod(xf, yf);
+  case MathFn::Remainder: return remainder(xf, yf);
+  case MathFn::FloorDivide: return floorDivide(xf, yf);
   }
   return 0;
 }
@@ -109,7 +87,8 @@ public:
   /// A random sign and mantissa, and an exponent in [lo, hi].
   float scaled(int lo, int hi) {
     uint32_t b = bits();
-    return std::ldexp(std::bit_cast<float>((b & 0x807fffffu) | 0x3f800000u), lo + static_cast<int>(engine() % (hi - lo + 1)));
+    return std::ldexp(std::bit_cast<float>((b & 0x807fffffu) | 0x3f800000u),
+                      lo + static_cast<int>(engine() % (hi - lo + 1)));
   }
 
 private:
@@ -138,10 +117,11 @@ std::vector<float> edges() {
                           1e10f,
                           1e30f,
                           1e-30f};
-  for (float centre : {1.0f, 0.65f, 0.5f, 1.0f / 3, 2.0f / 3, 4.0f / 3, 0.70710678f, 1.41421356f, 0.34657359f, 88.722839f,
-                       87.336548f, 103.97208f, 104.0f, 105.0f, 110.0f, 89.0f, 126.0f, 127.0f, 128.0f, 149.0f, 150.0f,
-                       151.0f, 10.0f, 11.0f, 14.5f, 4.0f, 25.0f, 3.14159265f, 1.57079633f, 0.78539816f, 8192.0f,
-                       131072.0f, 2.0f, 0x1p-24f, 0x1p-12f}) {
+  for (float centre :
+       {1.0f,        0.65f,       0.5f,        1.0f / 3, 2.0f / 3,  4.0f / 3, 0.70710678f, 1.41421356f, 0.34657359f,
+        88.722839f,  87.336548f,  103.97208f,  104.0f,   105.0f,    110.0f,   89.0f,       126.0f,      127.0f,
+        128.0f,      149.0f,      150.0f,      151.0f,   10.0f,     11.0f,    14.5f,       4.0f,        25.0f,
+        3.14159265f, 1.57079633f, 0.78539816f, 8192.0f,  131072.0f, 2.0f,     0x1p-24f,    0x1p-12f}) {
     float up = centre, down = centre;
     e.push_back(centre);
     for (int i = 0; i < 3; ++i) {
@@ -160,39 +140,27 @@ float unaryPoint(MathFn fn, Source &s) {
   case MathFn::Expm1:
   case MathFn::Sigmoid:
   case MathFn::Silu:
-  case MathFn::Softplus:
-    return s.bits() & 1 ? s.uniform(-110, 110) : s.uniform(-5, 5);
-  case MathFn::Exp2:
-    return s.uniform(-152, 130);
+  case MathFn::Softplus: return s.bits() & 1 ? s.uniform(-110, 110) : s.uniform(-5, 5);
+  case MathFn::Exp2: return s.uniform(-152, 130);
   case MathFn::Log:
-  case MathFn::Log2:
-    return s.bits() & 1 ? s.uniform(0.5, 2) : std::fabs(s.scaled(-149, 127));
-  case MathFn::Log1p:
-    return s.bits() & 1 ? s.uniform(-1, 2) : s.scaled(-30, 20);
+  case MathFn::Log2: return s.bits() & 1 ? s.uniform(0.5, 2) : std::fabs(s.scaled(-149, 127));
+  case MathFn::Log1p: return s.bits() & 1 ? s.uniform(-1, 2) : s.scaled(-30, 20);
   case MathFn::Sin:
   case MathFn::Cos:
     switch (s.bits() & 3) {
-    case 0:
-      return s.uniform(-10, 10);
-    case 1:
-      return s.scaled(17, 127);
+    case 0: return s.uniform(-10, 10);
+    case 1: return s.scaled(17, 127);
     case 2: { // near multiples of pi/2
       float x = static_cast<float>(std::numbers::pi / 2 * (s.bits() & 0x1fff));
       return std::bit_cast<float>(std::bit_cast<uint32_t>(x) + (s.bits() & 7) - 3);
     }
-    default:
-      return s.uniform(-8192, 8192);
+    default: return s.uniform(-8192, 8192);
     }
-  case MathFn::Tanh:
-    return s.bits() & 1 ? s.uniform(-10, 10) : s.uniform(-1, 1);
-  case MathFn::Erf:
-    return s.uniform(-4.2, 4.2);
-  case MathFn::GeluErf:
-    return s.bits() & 1 ? s.uniform(-14.5, 0) : s.uniform(-2, 6);
-  case MathFn::GeluTanh:
-    return s.bits() & 1 ? s.uniform(-11, 0) : s.uniform(-2, 6);
-  default:
-    return s.any();
+  case MathFn::Tanh: return s.bits() & 1 ? s.uniform(-10, 10) : s.uniform(-1, 1);
+  case MathFn::Erf: return s.uniform(-4.2, 4.2);
+  case MathFn::GeluErf: return s.bits() & 1 ? s.uniform(-14.5, 0) : s.uniform(-2, 6);
+  case MathFn::GeluTanh: return s.bits() & 1 ? s.uniform(-11, 0) : s.uniform(-2, 6);
+  default: return s.any();
   }
 }
 
@@ -330,30 +298,75 @@ Tally judge(MathFn fn, const Points &p, const std::vector<float> &results) {
   return t;
 }
 
-Tally judge(MathFn fn, DType type, const Patterns &p, const std::vector<uint16_t> &results) {
+namespace {
+
+/// One 16-bit result, with the exact one.
+void judgeCode(Tally &t, MathFn fn, DType type, float x, float y, uint16_t got) {
   auto ordered = [](uint16_t code) { return code & 0x8000 ? -static_cast<int64_t>(code & 0x7fff) : int64_t{code}; };
   auto value = [&](const uint16_t &code) { return static_cast<float>(loadElement(&code, type, 0)); };
+  double exact = fn == MathFn::Sqrt  ? std::sqrt(static_cast<double>(x))
+                 : fn == MathFn::Div ? static_cast<double>(x) / static_cast<double>(y)
+                                     : reference(fn, x, y);
+  uint16_t want;
+  storeElement(&want, type, 0, exact);
+  ++t.points;
+  if (got == want || (std::isnan(value(got)) && std::isnan(value(want))))
+    return;
+  bool wrongKind = std::isnan(value(got)) || std::isnan(value(want)) || (got ^ want) & 0x8000;
+  int64_t steps = wrongKind ? std::numeric_limits<int64_t>::max() : std::abs(ordered(got) - ordered(want));
+  ++t.misrounded;
+  if (steps > t.maxSteps) {
+    t.maxSteps = steps;
+    t.worst = describe(fn, x, y, value(got), value(want));
+  }
+}
+
+} // namespace
+
+Tally judge(MathFn fn, DType type, const Patterns &p, const std::vector<uint16_t> &results) {
+  auto value = [&](const uint16_t &code) { return static_cast<float>(loadElement(&code, type, 0)); };
   Tally t;
-  for (size_t i = 0; i < p.x.size(); ++i) {
-    float x = value(p.x[i]), y = p.y.empty() ? 0 : value(p.y[i]);
-    double exact = fn == MathFn::Sqrt  ? std::sqrt(static_cast<double>(x))
-                   : fn == MathFn::Div ? static_cast<double>(x) / static_cast<double>(y)
-                                       : reference(fn, x, y);
-    uint16_t want;
-    storeElement(&want, type, 0, exact);
-    ++t.points;
-    uint16_t got = results[i];
-    if (got == want || (std::isnan(value(got)) && std::isnan(value(want))))
-      continue;
-    bool wrongKind = std::isnan(value(got)) || std::isnan(value(want)) || (got ^ want) & 0x8000;
-    int64_t steps = wrongKind ? std::numeric_limits<int64_t>::max() : std::abs(ordered(got) - ordered(want));
-    ++t.misrounded;
-    if (steps > t.maxSteps) {
-      t.maxSteps = steps;
-      t.worst = describe(fn, x, y, value(got), value(want));
+  for (size_t i = 0; i < p.x.size(); ++i)
+    judgeCode(t, fn, type, value(p.x[i]), p.y.empty() ? 0 : value(p.y[i]), results[i]);
+  return t;
+}
+
+Tally judgeRounded(MathFn fn, DType type, const Points &p, const std::vector<float> &results) {
+  Tally t;
+  for (size_t i = 0; i < p.x.size(); ++i)
+    judgeCode(t, fn, type, p.x[i], p.y.empty() ? 0 : p.y[i],
+              type == DType::F16 ? f32ToF16(results[i]) : f32ToBf16(results[i]));
+  return t;
+}
+
+Tally judgeAll(MathFn fn, const std::function<void(const std::vector<float> &, std::vector<float> &)> &run) {
+  constexpr uint64_t kChunk = 1u << 24;
+  size_t threads = std::max(1u, std::thread::hardware_concurrency());
+  Tally total;
+  std::vector<float> x(kChunk), out(kChunk);
+  for (uint64_t begin = 0; begin < uint64_t{1} << 32; begin += kChunk) {
+    for (uint64_t i = 0; i < kChunk; ++i)
+      x[i] = std::bit_cast<float>(static_cast<uint32_t>(begin + i));
+    run(x, out);
+    std::vector<Tally> tallies(threads);
+    std::vector<std::thread> workers;
+    for (size_t w = 0; w < threads; ++w)
+      workers.emplace_back([&, w] {
+        size_t lo = kChunk * w / threads, hi = kChunk * (w + 1) / threads;
+        Points part;
+        part.x.assign(x.begin() + lo, x.begin() + hi);
+        tallies[w] = judge(fn, part, std::vector<float>(out.begin() + lo, out.begin() + hi));
+      });
+    for (size_t w = 0; w < threads; ++w) {
+      workers[w].join();
+      total.points += tallies[w].points;
+      if (tallies[w].maxUlp > total.maxUlp) {
+        total.maxUlp = tallies[w].maxUlp;
+        total.worst = tallies[w].worst;
+      }
     }
   }
-  return t;
+  return total;
 }
 
 } // namespace rl::mathtest

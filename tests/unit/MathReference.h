@@ -1,14 +1,15 @@
 // Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What the math expansion is held against: references in double (libm), test points, and the judgement of results. Shared by
-// the test on the CPU and the one on a GPU.
+// What the math expansion is held against: references in double (libm), test points, and the judgement of results.
+// Shared by the test on the CPU and the one on a GPU.
 #pragma once
 
 #include "compiler/lower/common/MathExpansion.h"
 #include "runtime/base/DType.h"
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -32,14 +33,18 @@ Patterns patternsFor(MathFn fn, DType type);
 
 struct Tally {
   int64_t points = 0;
-  double maxUlp = 0;       ///< infinite where a result is wrong in kind: NaN, infinity, zero, sign
-  int64_t misrounded = 0;  ///< 16-bit types: not correctly rounded
-  int64_t maxSteps = 0;    ///< and by how many steps at most; INT64_MAX where wrong in kind
-  std::string worst;       ///< "f(x, y) = got, not want"
+  double maxUlp = 0;      ///< infinite where a result is wrong in kind: NaN, infinity, zero, sign
+  int64_t misrounded = 0; ///< 16-bit types: not correctly rounded
+  int64_t maxSteps = 0;   ///< and by how many steps at most; INT64_MAX where wrong in kind
+  std::string worst;      ///< "f(x, y) = got, not want"
 };
 /// Judges f32 results, in units of the last place of the exact result (2^-149 at least).
 Tally judge(MathFn fn, const Points &points, const std::vector<float> &results);
 /// Judges 16-bit results against the exact result rounded once.
 Tally judge(MathFn fn, DType type, const Patterns &patterns, const std::vector<uint16_t> &results);
+/// Judges f32 results that are to be rounded to a 16-bit type, likewise.
+Tally judgeRounded(MathFn fn, DType type, const Points &points, const std::vector<float> &results);
+/// Judges a unary function on all 2^32 operands, with every core. `run` fills the results of the operands.
+Tally judgeAll(MathFn fn, const std::function<void(const std::vector<float> &x, std::vector<float> &results)> &run);
 
 } // namespace rl::mathtest

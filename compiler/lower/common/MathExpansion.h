@@ -36,17 +36,17 @@ enum class MathFn : uint8_t {
   Silu,     ///< x * sigmoid(x), as one function
   Softplus, ///< log(1 + e^x)
   Erf,
-  GeluErf,  ///< x * Phi(x), Phi the normal distribution function
-  GeluTanh, ///< x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3)))
-  Pow,      ///< (x, y): x^y with the special cases of C99
-  Atan2,    ///< (y, x)
-  Fmod,     ///< (a, b): exact, sign of a
+  GeluErf,     ///< x * Phi(x), Phi the normal distribution function
+  GeluTanh,    ///< x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3)))
+  Pow,         ///< (x, y): x^y with the special cases of C99
+  Atan2,       ///< (y, x)
+  Fmod,        ///< (a, b): exact, sign of a
   Remainder,   ///< (a, b): sign of b (Python's and PyTorch's)
   FloorDivide, ///< (a, b): PyTorch's floor_divide
 };
 
-/// The type that the result is going to be rounded to. The 16-bit ones permit cheaper code where the target has some; the
-/// value handed back is an unrounded f32 all the same.
+/// The type that the result is going to be rounded to. The 16-bit ones permit cheaper code where the target has some;
+/// the value handed back is an unrounded f32 all the same.
 enum class Rounding : uint8_t { F32, F16, BF16 };
 
 /// What the code is for: `sm` is the compute capability times ten (90 for sm_90 and sm_90a). The CPU is x86-64-v3.
@@ -60,11 +60,11 @@ int mathArity(MathFn fn);
 /// "exp2", "gelu_tanh": for tests and messages.
 const char *mathName(MathFn fn);
 
-/// Emits the code of fn(args) at the builder's insertion point and returns its result, of the operands' type. Every operand
-/// is f32 or vector<Nxf32>, all alike. Uses arith, math (fma, sqrt, floor, trunc, absf), vector, scf (a
-/// branch in sin and cos, a loop in fmod and its kin) and, on NVPTX, LLVM intrinsics; no fast-math flag, no contraction.
-/// Cannot fail.
-mlir::Value expandMath(mlir::OpBuilder &builder, mlir::Location loc, MathFn fn, mlir::ValueRange args, Rounding rounding,
-                       const MathTarget &target);
+/// Emits the code of fn(args) at the builder's insertion point and returns its result, of the operands' type. Every
+/// operand is f32 or vector<Nxf32>, all alike. Uses arith, math (fma, sqrt, floor, trunc, absf), vector, scf (a
+/// branch in sin and cos, a loop in fmod and its kin) and, on NVPTX, LLVM intrinsics; no fast-math flag, no
+/// contraction. Cannot fail.
+mlir::Value expandMath(mlir::OpBuilder &builder, mlir::Location loc, MathFn fn, mlir::ValueRange args,
+                       Rounding rounding, const MathTarget &target);
 
 } // namespace rl

@@ -38,7 +38,8 @@ template <class Op, int To, int From> Typed<To> convert(Typed<From> x, Type elem
   return {Op::create(e->builder, e->loc, e->typeOf(element), x.value), e};
 }
 template <int K> Typed<K> choose(B mask, Typed<K> a, Typed<K> b) {
-  return {arith::SelectOp::create(mask.emitter->builder, mask.emitter->loc, mask.value, a.value, b.value), mask.emitter};
+  return {arith::SelectOp::create(mask.emitter->builder, mask.emitter->loc, mask.value, a.value, b.value),
+          mask.emitter};
 }
 
 } // namespace
@@ -132,8 +133,8 @@ B eq(F a, float b) { return eq(a, a.emitter->f(b)); }
 B ne(F a, F b) { return compare(arith::CmpFPredicate::UNE, a, b); }
 B isNan(F a) { return compare(arith::CmpFPredicate::UNO, a, a); }
 
-// On x86, min and max are one instruction that gives its second operand where either is NaN, which is what this select says;
-// on NVPTX it would be two, where min.NaN and max.NaN are one.
+// On x86, min and max are one instruction that gives its second operand where either is NaN, which is what this
+// select says; on NVPTX it would be two, where min.NaN and max.NaN are one.
 F atMost(F x, float bound) {
   F limit = x.emitter->f(bound);
   return x.emitter->target.nvptx ? emit<arith::MinimumFOp>(x, limit) : select(lt(limit, x), limit, x);

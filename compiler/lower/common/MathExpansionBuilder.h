@@ -1,9 +1,9 @@
 // Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Internal to the math expansion: f32, i32, i64 and i1 values (scalars or vectors, all of one length) with C++ operators
-// that emit one arith operation each, so that the algorithms read as formulas. Nothing here contracts or reassociates:
-// fma() is the only fused operation, and it is emitted only where it is written.
+// Internal to the math expansion: f32, i32, i64 and i1 values (scalars or vectors, all of one length) with C++
+// operators that emit one arith operation each, so that the algorithms read as formulas. Nothing here contracts or
+// reassociates: fma() is the only fused operation, and it is emitted only where it is written.
 #pragma once
 
 #include "compiler/lower/common/MathExpansion.h"
@@ -75,8 +75,9 @@ F abs(F);
 F sqrt(F); ///< correctly rounded
 F floor(F);
 F trunc(F);
-/// `value` with the sign bit set where that of `sign` is: copysign for a value whose sign bit is not set where `sign`'s is not.
-/// Integers, because LLVM moves a copysign to the other side of a conversion to 16 bits, where it costs ten instructions.
+/// `value` with the sign bit set where that of `sign` is: copysign for a value whose sign bit is not set where
+/// `sign`'s is not. Integers, because LLVM moves a copysign to the other side of a conversion to 16 bits, where it
+/// costs ten instructions.
 F orSign(F value, F sign);
 /// Comparisons are ordered: false where an operand is NaN. ne() is unordered: true there.
 B lt(F, F);
@@ -139,12 +140,13 @@ F horner(F x, llvm::ArrayRef<float> c);
 /// Horner's rule continued: ((start x + c[n-1]) x + ... ) x + c[0].
 F horner(F x, F start, llvm::ArrayRef<float> c);
 
-/// 1 / d and a / d to within 0.52 ulp (0.5 on the CPU) for d in [2^-60, 2^60] and quotients away from the ends of the range.
+/// 1 / d and a / d to within 0.52 ulp (0.5 on the CPU) for d in [2^-60, 2^60] and quotients away from the ends of the
+/// range.
 F reciprocal(F d);
 
 // NVPTX alone: the special function unit. Errors as the PTX manual gives them; "ftz" flushes subnormals.
-F ex2Ftz(F);   ///< 2^x, 2 ulp
-F rcpFtz(F);   ///< 1/x, 1 ulp
+F ex2Ftz(F); ///< 2^x, 2 ulp
+F rcpFtz(F); ///< 1/x, 1 ulp
 
 // Families, each in a file of its own. All take and give f32.
 F expF32(F x);

@@ -32,9 +32,10 @@ F powerOfTwo(I n) { return fromBits((n + 127) << 23); }
 } // namespace
 
 // Long division in base 2^20, exact: m_a 2^d mod m_b by d = e_a - e_b doublings, 20 at a time. Each step multiplies the
-// remainder r < m_b by 2^20 and takes off a multiple of m_b with one fma. The quotient, below 2^20, comes from a reciprocal
-// that is too large by 0.75 to 2.25 * 2^-22, all roundings counted: it is the right one or one too many, and one addition mends
-// that. r is a multiple of 2^-23 below 2 throughout, so nothing rounds. At most 14 steps; one where a / b is below 2^20.
+// remainder r < m_b by 2^20 and takes off a multiple of m_b with one fma. The quotient, below 2^20, comes from a
+// reciprocal that is too large by 0.75 to 2.25 * 2^-22, all roundings counted: it is the right one or one too many,
+// and one addition mends that. r is a multiple of 2^-23 below 2 throughout, so nothing rounds. At most 14 steps; one
+// where a / b is below 2^20.
 F fmodF32(F a, F b) {
   Emitter &em = *a.emitter;
   OpBuilder &builder = em.builder;
@@ -80,9 +81,9 @@ F remainderF32(F a, F b) {
   return select(eq(r, 0.0f), orSign(a.emitter->f(0.0f), b), moved);
 }
 
-// floor of the quotient itself, then rounded. With q the rounded quotient and n = floor(q), the quotient is n + rest / b for
-// rest = a - n b, whose sign the fma gets right (a non-zero rest is at least 2^-149); below 2^23 it can only lie just under
-// n, where q was rounded up to it. Above, rest is exact, and floor(rest / b) is what n lacks.
+// floor of the quotient itself, then rounded. With q the rounded quotient and n = floor(q), the quotient is n + rest
+// / b for rest = a - n b, whose sign the fma gets right (a non-zero rest is at least 2^-149); below 2^23 it can only
+// lie just under n, where q was rounded up to it. Above, rest is exact, and floor(rest / b) is what n lacks.
 F floorDivideF32(F a, F b) {
   F q = a / b;
   F n = floor(q);

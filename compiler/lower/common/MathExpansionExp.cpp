@@ -4,8 +4,8 @@
 // exp and what is made of it: exp2, expm1, tanh, sigmoid, silu, softplus, erf and both gelus.
 //
 // Polynomials: minimax in the relative error of the whole function (Remez exchange in 160-bit arithmetic), coefficients
-// rounded to f32 one after the other from the lowest degree, the rest fitted again after each. The bound beside each is that of
-// the rounded polynomial, without the rounding errors of its evaluation.
+// rounded to f32 one after the other from the lowest degree, the rest fitted again after each. The bound beside each
+// is that of the rounded polynomial, without the rounding errors of its evaluation.
 #include "compiler/lower/common/MathExpansionBuilder.h"
 
 namespace rl::mathx {
@@ -20,9 +20,9 @@ constexpr int32_t kRoundBits = 0x4b400000;
 // (e^r - 1) / r on |r| <= 0.3475, to 2^-27.8 of e^r.
 constexpr float kExp[] = {1.0f, 0.5f, 0x1.555464p-3f, 0x1.5552fap-5f, 0x1.125912p-7f, 0x1.6feedep-10f};
 
-/// (1 + z) * s1 * s2, with z in [-0.3, 0.42] and powers of two s1, s2, each about the root of the whole: a product with s2
-/// that comes last is the only place where a subnormal value is rounded or a large one overflows. To leave the sum with 1
-/// to the product with a factor saves a rounding.
+/// (1 + z) * s1 * s2, with z in [-0.3, 0.42] and powers of two s1, s2, each about the root of the whole: a product
+/// with s2 that comes last is the only place where a subnormal value is rounded or a large one overflows. To leave
+/// the sum with 1 to the product with a factor saves a rounding.
 struct Scaled {
   F z, s1, s2;
   F value() const { return fma(z, s1, s1) * s2; }
@@ -42,8 +42,8 @@ Scaled scaled(F r, F t) {
   return {r * horner(r, kExp), fromBits((half + 127) << 23), fromBits((n - half + 127) << 23)};
 }
 
-/// x = n ln 2 + r. n * kLn2 is exact within the fma, and so is the first difference: both are multiples of the last place of
-/// the smaller one (Cody and Waite).
+/// x = n ln 2 + r. n * kLn2 is exact within the fma, and so is the first difference: both are multiples of the last
+/// place of the smaller one (Cody and Waite).
 struct Reduced {
   F t, r;
 };
@@ -79,8 +79,8 @@ B isNegative(F x) { return lt(x, 0.0f); }
 /// function that vanishes there gives (in PyTorch as well).
 F positivePart(F x) { return fma(abs(x), 0.5f, x * 0.5f); }
 
-/// x * sigmoid(y) for y of x's sign, e = e^-|y|: (x >= 0 ? x : x e) / (1 + e). `magnitude` is |x| up to where the result for
-/// -|x| is zero; the second scale of e comes last, since e can be subnormal where the product is not.
+/// x * sigmoid(y) for y of x's sign, e = e^-|y|: (x >= 0 ? x : x e) / (1 + e). `magnitude` is |x| up to where the
+/// result for -|x| is zero; the second scale of e comes last, since e can be subnormal where the product is not.
 F timesSigmoid(F x, F magnitude, const Scaled &e) {
   B negative = isNegative(x);
   F r = reciprocal(e.value() + 1.0f);
@@ -105,7 +105,7 @@ F exp2F32(F x) {
 
 F expm1F32(F x) {
   // (e^r - 1) on |r| <= 0.348: 2^-30.8. With h = 2^(n-1): e^x - 1 = 2 (h (e^r - 1) + h - 1/2).
-  constexpr float kExpm1[] = {0x1.0p-1f,      0x1.555556p-3f, 0x1.5554ep-5f,
+  constexpr float kExpm1[] = {0x1.0p-1f,     0x1.555556p-3f,  0x1.5554ep-5f,
                               0x1.110efp-7f, 0x1.6d599ep-10f, 0x1.a5021cp-13f};
   Reduced y = reduce(atMost(atLeast(x, -25.0f), 89.0f));
   F p = fma(y.r * y.r, horner(y.r, kExpm1), y.r);
@@ -159,10 +159,11 @@ F erfF32(F x) {
 }
 
 F geluErfF32(F x) {
-  // |x| < 1: x (1/2 + x R(x^2)), R to 2^-28.4 relative to Phi(-|x|). Else, with a = |x| and Q(a) = Phi(-a): max(x, 0) - a Q(a),
-  // where a Q(a) = G(1 / (a + 2)) e^(-a^2/2), G to 2^-27.0 on a in [1, 14.5]. G, which is near 0.4 and varies slowly, passes
-  // on little of the error of its operand or of its own higher terms. The square is carried to 48 bits.
-  constexpr float kSmall[] = {0x1.988454p-2f,  -0x1.105862p-4f, 0x1.46d558p-7f,
+  // |x| < 1: x (1/2 + x R(x^2)), R to 2^-28.4 relative to Phi(-|x|). Else, with a = |x| and Q(a) = Phi(-a): max(x, 0)
+  // - a Q(a), where a Q(a) = G(1 / (a + 2)) e^(-a^2/2), G to 2^-27.0 on a in [1, 14.5]. G, which is near 0.4 and
+  // varies slowly, passes on little of the error of its operand or of its own higher terms. The square is carried to
+  // 48 bits.
+  constexpr float kSmall[] = {0x1.988454p-2f,   -0x1.105862p-4f, 0x1.46d558p-7f,
                               -0x1.376eb2p-10f, 0x1.e26d7ep-14f, -0x1.1224bep-17f};
   constexpr float kMills[] = {0x1.98876p-2f,   -0x1.a5787ap-11f, -0x1.80382cp-2f, -0x1.fce8aep+0f, 0x1.92238ep-2f,
                               -0x1.caaab2p+4f, 0x1.b3a07cp+6f,   -0x1.3443e6p+7f, 0x1.45d882p+6f};
@@ -196,8 +197,8 @@ F geluTanhF32(F x) {
   return timesSigmoid(x, a, expParts(-y, -yLow));
 }
 
-// What follows is for NVPTX with a 16-bit result. ex2 and rcp err by 2^-22 at most, and the product with log2(e) by 2^-18
-// where the result is near the ends of bf16's range, 2^-20.5 near those of f16's.
+// What follows is for NVPTX with a 16-bit result. ex2 and rcp err by 2^-22 at most, and the product with log2(e) by
+// 2^-18 where the result is near the ends of bf16's range, 2^-20.5 near those of f16's.
 
 F exp16(F x) { return x.emitter->perLane("llvm.nvvm.ex2.approx", {x * kLog2E}); }
 
@@ -213,8 +214,9 @@ F tanh16(F x) {
 
 namespace {
 
-/// E = 2^(y + offset) for y <= 0, and 1 / (1 + 2^y). In bf16 the results for negative operands are in range where 2^y is
-/// subnormal, which ex2.ftz flushes: an offset of 24 keeps E normal, and costs nothing but accuracy that bf16 does not need.
+/// E = 2^(y + offset) for y <= 0, and 1 / (1 + 2^y). In bf16 the results for negative operands are in range where 2^y
+/// is subnormal, which ex2.ftz flushes: an offset of 24 keeps E normal, and costs nothing but accuracy that bf16 does
+/// not need.
 struct Offset {
   F e, r;
   float unscale;
@@ -262,8 +264,9 @@ F softplus16(F x, bool bf16) {
   // log(1 + e) / e on [0, 1]: 2^-19.4 for bf16, 2^-24.8 for f16.
   constexpr float kShort[] = {1.0f,           -0x1.ffe7bep-2f, 0x1.535ba2p-2f, -0x1.e38f6ep-3f,
                               0x1.354e0cp-3f, -0x1.15eb4ap-4f, 0x1.de0838p-7f};
-  constexpr float kLong[] = {1.0f,           -0x1.ffff14p-2f, 0x1.5535dep-2f,  -0x1.fd1368p-3f, 0x1.884552p-3f,
-                             -0x1.19af84p-3f, 0x1.447056p-4f,  -0x1.eca32ap-6f, 0x1.5fa062p-8f};
+  constexpr float kLong[] = {1.0f,           -0x1.ffff14p-2f, 0x1.5535dep-2f, -0x1.fd1368p-3f,
+                             0x1.884552p-3f, -0x1.19af84p-3f, 0x1.447056p-4f, -0x1.eca32ap-6f,
+                             0x1.5fa062p-8f};
   F e = x.emitter->perLane("llvm.nvvm.ex2.approx", {abs(x) * -kLog2E});
   F p = bf16 ? horner(e, kShort) : horner(e, kLong);
   return fma(e, p, atLeast(x, 0.0f));
@@ -282,9 +285,9 @@ F erf16(F x) {
 }
 
 F geluErf16(F x, bool bf16) {
-  // max(x, 0) - a Q(a) with a Q(a) = a / (a + 3) P(1 / (a + 3)) e^(-a^2/2): P to 2^-21.4 on [0, 6] for f16 and 2^-17.8 on
-  // [0, 13.6] for bf16, and 25 times closer than that towards a = 0, where most 16-bit operands lie. In bf16 the exponential
-  // stays scaled by 2^24 until the end, as in Offset.
+  // max(x, 0) - a Q(a) with a Q(a) = a / (a + 3) P(1 / (a + 3)) e^(-a^2/2): P to 2^-21.4 on [0, 6] for f16 and
+  // 2^-17.8 on [0, 13.6] for bf16, and 25 times closer than that towards a = 0, where most 16-bit operands lie. In
+  // bf16 the exponential stays scaled by 2^24 until the end, as in Offset.
   constexpr float kF16[] = {0x1.9accb8p-2f, 0x1.1c16cap+0f,  0x1.274654p+2f, -0x1.521e4cp+2f,
                             0x1.273b18p+6f, -0x1.339ebap+7f, 0x1.85ec18p+6f};
   constexpr float kBF16[] = {0x1.994cf2p-2f, 0x1.2873acp+0f,  0x1.fd19a2p+1f, -0x1.fb93dap-1f,

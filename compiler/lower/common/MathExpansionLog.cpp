@@ -16,8 +16,8 @@ constexpr float kLog2E = 0x1.715476p+0f, kLog2ELow = 0x1.4ae0cp-26f;
 
 /// log(1 + f) for f in [-1/3, 1/3]: f + f^2 P(f), 2^-27.6.
 F logNearOne(F f) {
-  constexpr float kLog[] = {-0x1.0p-1f,     0x1.5554fap-2f, -0x1.ffff94p-3f, 0x1.99d588p-3f, -0x1.557e34p-3f,
-                            0x1.1e82ep-3f, -0x1.f6b108p-4f, 0x1.1ff644p-3f, -0x1.ffa0fep-4f};
+  constexpr float kLog[] = {-0x1.0p-1f,    0x1.5554fap-2f,  -0x1.ffff94p-3f, 0x1.99d588p-3f, -0x1.557e34p-3f,
+                            0x1.1e82ep-3f, -0x1.f6b108p-4f, 0x1.1ff644p-3f,  -0x1.ffa0fep-4f};
   return fma(f * f, horner(f, kLog), f);
 }
 
@@ -56,7 +56,8 @@ F log2F32(F x) {
 }
 
 F log16(F x, bool base2) {
-  // lg2 errs by 2^-22 in [1/2, 2], too much near 1: there, log(1 + f) = f - f^2/2 + f^3/3 - f^4/4, 2^-18 for |f| < 1/16.
+  // lg2 errs by 2^-22 in [1/2, 2], too much near 1: there, log(1 + f) = f - f^2/2 + f^3/3 - f^4/4, 2^-18 for |f| <
+  // 1/16.
   constexpr float kNatural[] = {1.0f, -0x1p-1f, 0x1.555556p-2f, -0x1p-2f};
   constexpr float kBinary[] = {0x1.715476p+0f, -0x1.715476p-1f, 0x1.ec709ep-2f, -0x1.715476p-2f};
   F f = x - 1.0f;
@@ -66,8 +67,9 @@ F log16(F x, bool base2) {
 }
 
 F log1pF32(F x) {
-  // 1 + x = 2^n m would lose x's low bits; but its exponent is right, and f = x 2^-n + (2^-n - 1) is rounded once. Scaling
-  // by a change of the exponent bits is exact: n is not 0 only where |x| >= 1/3. From n = 127 on, 2^-n counts as 0.
+  // 1 + x = 2^n m would lose x's low bits; but its exponent is right, and f = x 2^-n + (2^-n - 1) is rounded once.
+  // Scaling by a change of the exponent bits is exact: n is not 0 only where |x| >= 1/3. From n = 127 on, 2^-n counts
+  // as 0.
   I exponent = (bits(x + 1.0f) - kTwoThirds) & static_cast<int32_t>(0xff800000);
   F f = fromBits(bits(x) - exponent) + (fromBits(maxS(x.emitter->i(0x3f800000) - exponent, 0)) - 1.0f);
   F result = orSign(fma(toFloat(exponent) * 0x1p-23f, kLn2, logNearOne(f)), x);
@@ -77,8 +79,9 @@ F log1pF32(F x) {
 }
 
 F powF32(F x, F y) {
-  // exp2(y log2|x|), where the logarithm and the product are sums of two f32: log2|x| to 2^-44 of it, so that an exponent near
-  // 128 still has an absolute error near 2^-36. Two-products by fma, fast two-sums where the order of magnitude is known.
+  // exp2(y log2|x|), where the logarithm and the product are sums of two f32: log2|x| to 2^-44 of it, so that an
+  // exponent near 128 still has an absolute error near 2^-36. Two-products by fma, fast two-sums where the order of
+  // magnitude is known.
   constexpr float twelfth = 0x1.555556p-4f, twelfthLow = -0x1.555556p-29f;
   // 2 atanh(s/2) = s + s^3 (1/12 + s^2 P(s^2)) on |s| <= 0.3445: 2^-36.7 of s.
   constexpr float kAtanh[] = {0x1.999a02p-7f, 0x1.2451a2p-9f, 0x1.dfcd4cp-12f};

@@ -19,11 +19,12 @@ struct Quadrant {
   I q;
 };
 
-/// Up to this magnitude the reduction by three constants is exact to an ulp of r; sin and cos of larger operands take a branch.
+/// Up to this magnitude the reduction by three constants is exact to an ulp of r; sin and cos of larger operands take
+/// a branch.
 constexpr float kCodyWaiteLimit = 131072.0f;
 
-/// Cody and Waite with fma: k < 2^17, so that k times the first 24 bits of pi/2 and its difference from x are exact in the
-/// first fma; the rest of pi/2 is good to 2^-76.
+/// Cody and Waite with fma: k < 2^17, so that k times the first 24 bits of pi/2 and its difference from x are exact
+/// in the first fma; the rest of pi/2 is good to 2^-76.
 Quadrant reduceByConstants(F x) {
   constexpr float kRound = 0x1.8p23f;
   F t = fma(x, 0x1.45f306p-1f, kRound);
@@ -111,7 +112,7 @@ F sinCos(F x, bool cosine) {
 
 F atan2F32(F y, F x) {
   // atan q = q + q^3 P(q^2) on [0, 1]: 2^-28.5.
-  constexpr float kAtan[] = {-0x1.55553ep-2f, 0x1.9991e4p-3f,  -0x1.242084p-3f, 0x1.c08c1ap-4f, -0x1.580816p-4f,
+  constexpr float kAtan[] = {-0x1.55553ep-2f, 0x1.9991e4p-3f,  -0x1.242084p-3f, 0x1.c08c1ap-4f,  -0x1.580816p-4f,
                              0x1.da24e2p-5f,  -0x1.fd7024p-6f, 0x1.6411a6p-7f,  -0x1.d32fbcp-10f};
   constexpr float halfPi = 0x1.921fb6p+0f, halfPiLow = -0x1.777a5cp-25f;
   F ax = abs(x), ay = abs(y);

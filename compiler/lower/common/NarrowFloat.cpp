@@ -51,8 +51,8 @@ I withSign(I magnitude, I sourceBits, int shift, int32_t signBit) {
 
 bool hasF8Conversions(const MathTarget &target) { return target.nvptx && target.sm >= 90; }
 
-/// Calls an intrinsic on pairs of lanes; an odd last lane is paired with `filler`. `emitPair(low, high)` gives one value for
-/// the two, `unpack(value, i)` lane i of it.
+/// Calls an intrinsic on pairs of lanes; an odd last lane is paired with `filler`. `emitPair(low, high)` gives one
+/// value for the two, `unpack(value, i)` lane i of it.
 Value overPairs(Emitter &em, Value x, Value filler, Type result, llvm::function_ref<Value(Value, Value)> emitPair,
                 llvm::function_ref<Value(Value, int)> unpack) {
   if (!em.lanes)
@@ -113,12 +113,13 @@ Value narrowF8ByHardware(F x, bool e4m3) {
       });
 }
 
-/// Sign and magnitude code of x rounded to a format of `manBits` mantissa bits and exponent bias `bias`; codes beyond `last`
-/// become `beyond`, NaN `nan`.
+/// Sign and magnitude code of x rounded to a format of `manBits` mantissa bits and exponent bias `bias`; codes beyond
+/// `last` become `beyond`, NaN `nan`.
 I roundToCode(F x, int manBits, int bias, int32_t last, int32_t beyond, int32_t nan) {
   I b = bits(x), magnitude = b & 0x7fffffff;
   int drop = 23 - manBits;
-  // Normal results: add just under half a unit, a whole half where the last kept bit is odd; a carry goes into the exponent.
+  // Normal results: add just under half a unit, a whole half where the last kept bit is odd; a carry goes into the
+  // exponent.
   I odd = shrU(magnitude, drop) & 1;
   I normal = shrU(magnitude + odd + ((1 << (drop - 1)) - 1), drop) - ((127 - bias) << manBits);
   // Subnormal results: in the sum with a power of two whose last place is their unit, the hardware rounds.
@@ -155,10 +156,8 @@ Value widenFloat(OpBuilder &builder, Location loc, Value storage, DType from, co
     return widenF8ByHardware(em, storage, from == DType::F8E4M3);
   I code = extend(em, storage);
   switch (from) {
-  case DType::BF16:
-    return fromBits(code << 16).value;
-  case DType::F16:
-    return halfToFloat(code).value;
+  case DType::BF16: return fromBits(code << 16).value;
+  case DType::F16: return halfToFloat(code).value;
   case DType::F8E5M2: // the upper half of an f16
     return halfToFloat(code << 8).value;
   case DType::F8E4M3: {
@@ -171,8 +170,7 @@ Value widenFloat(OpBuilder &builder, Location loc, Value storage, DType from, co
     F value = fromBits(select(eq(code, 0), 0x00400000, code << 23));
     return select(eq(code, 255), kNan, value).value;
   }
-  default:
-    llvm_unreachable("no narrow float type");
+  default: llvm_unreachable("no narrow float type");
   }
 }
 
@@ -184,8 +182,7 @@ Value narrowFloat(OpBuilder &builder, Location loc, Value f32, DType to, bool sa
     if (target.nvptx && target.sm >= 80)
       return truncateTo(x, builder.getBF16Type());
     return cut(narrowBF16(x), 16);
-  case DType::F16:
-    return truncateTo(x, builder.getF16Type());
+  case DType::F16: return truncateTo(x, builder.getF16Type());
   case DType::F8E4M3:
   case DType::F8E5M2: {
     bool e4m3 = to == DType::F8E4M3;
@@ -203,10 +200,8 @@ Value narrowFloat(OpBuilder &builder, Location loc, Value f32, DType to, bool sa
       return cut(roundToCode(x, 3, 7, 0x7e, saturate ? 0x7e : 0x7f, 0x7f), 8);
     return cut(roundToCode(x, 2, 15, 0x7b, saturate ? 0x7b : 0x7c, 0x7f), 8);
   }
-  case DType::F8E8M0:
-    return cut(narrowE8M0(x), 8);
-  default:
-    llvm_unreachable("no narrow float type");
+  case DType::F8E8M0: return cut(narrowE8M0(x), 8);
+  default: llvm_unreachable("no narrow float type");
   }
 }
 

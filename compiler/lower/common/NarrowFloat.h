@@ -10,13 +10,13 @@
 
 namespace rl {
 
-/// The f32 values of bit patterns. `storage` is i16 (BF16, F16) or i8 (the f8 types), or a vector of them; the result is f32 or
-/// a vector as long.
+/// The f32 values of bit patterns. `storage` is i16 (BF16, F16) or i8 (the f8 types), or a vector of them; the result
+/// is f32 or a vector as long.
 mlir::Value widenFloat(mlir::OpBuilder &builder, mlir::Location loc, mlir::Value storage, DType from,
                        const MathTarget &target);
 
-/// The bit patterns (i16 or i8, or vectors) of f32 values rounded to nearest even. `saturate` matters to F8E4M3 and F8E5M2
-/// alone: beyond the largest finite value they give that value, else NaN (e4m3) or infinity (e5m2).
+/// The bit patterns (i16 or i8, or vectors) of f32 values rounded to nearest even. `saturate` matters to F8E4M3 and
+/// F8E5M2 alone: beyond the largest finite value they give that value, else NaN (e4m3) or infinity (e5m2).
 mlir::Value narrowFloat(mlir::OpBuilder &builder, mlir::Location loc, mlir::Value f32, DType to, bool saturate,
                         const MathTarget &target);
 
