@@ -19,7 +19,7 @@ namespace rl::mathtest {
 /// An array kernel (a, b, out, n): n elements, a multiple of `lanes`; on the GPU each thread does `lanes` elements.
 struct KernelSpec {
   enum Kind {
-    Math, ///< out[i] = fn(a[i], b[i]) on arrays of dtype, widened, computed in f32 and narrowed; b unread by unary functions
+    Math,  ///< out[i] = fn(a[i], b[i]) on arrays of dtype, computed in f32; unary functions do not read b
     Fused, ///< the same on f32 arrays, though for a result rounded to dtype (F16 or BF16): what a fused kernel computes
     Widen, ///< f32 out[i] = a[i] of dtype
     Narrow ///< dtype out[i] = f32 a[i]
