@@ -39,7 +39,10 @@ Status dumpCommand(const Options &options) {
       known += (known.empty() ? "" : ", ") + dump.stage;
     }
     // A graph without a kernel (outputs that are inputs, empty tensors) ends before the stages of kernels.
-    if (!found && artifact.package.launches.empty())
+    bool kernels = false;
+    for (const PackageLaunch &l : artifact.package.launches)
+      kernels |= l.kind == PackageLaunch::Kernel;
+    if (!found && !kernels)
       text = "// no kernels\n";
     else if (!found)
       return unsupported({}, "target " + target.name + " has no stage " + options.stage + "; it has: " + known);

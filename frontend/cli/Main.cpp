@@ -32,14 +32,12 @@ run failed. Errors: error: FILE:/json/pointer: message. Nothing is written on fa
 
 void addCommon(CLI::App &app, Options &options, bool target = true) {
   if (target)
-    app.add_option("--target", options.target, "what to compile for: cuda, cpu, reference, sm_90a, h200, ...; default: cuda "
-                                               "where a GPU is present, else cpu")
+    app.add_option("--target", options.target, "cuda, cpu, reference, sm_90a, h200, ...; default: cuda where a GPU is, else cpu")
         ->type_name("T");
-  app.add_option("--cache", options.cache, "directory of the cache of compiled code, or off; default: "
-                                           "$XDG_CACHE_HOME/ridgeline, else ~/.cache/ridgeline")
+  app.add_option("--cache", options.cache, "where compiled code is kept; default: ~/.cache/ridgeline ($XDG_CACHE_HOME)")
       ->type_name("DIR|off");
   app.add_flag("-q,--quiet", options.quiet, "no notes and summaries");
-  app.add_flag("-v,--verbose", options.verbose, "times of the compiler's phases, hits and misses of the cache, on standard error");
+  app.add_flag("-v,--verbose", options.verbose, "times of phases, hits and misses of the cache, on standard error");
 }
 
 void addDims(CLI::App &app, Options &options) {
@@ -55,8 +53,7 @@ void addGraph(CLI::App &app, Options &options, bool package) {
 void addInputs(CLI::App &app, Options &options, bool required) {
   CLI::Option *inputs = app.add_option(
       "--inputs", options.inputs,
-      std::string("safetensors file with every input and parameter by name (others are ignored), or random[:SEED]: made-up "
-                  "tensors, the same for the same seed") +
+      std::string("safetensors file with every input and parameter by name, or made-up tensors") +
           (required ? "" : "; default: random"));
   inputs->type_name("F|random[:SEED]");
   if (required)
@@ -223,7 +220,7 @@ int mainGuarded(int argc, char **argv) {
     for (const Command &c : commands)
       if (c.app->parsed() || c.app->count("--help"))
         asked = c.app;
-    Status status = print(asked->help());
+    Status status = print(asked == &app ? app.help() : asked->help("ridgeline"));
     return status ? 0 : fail(status.error());
   } catch (const CLI::CallForVersion &) {
     Status status = print("ridgeline " RIDGELINE_VERSION "\n");

@@ -54,12 +54,7 @@ Status runCommand(const Options &options) {
   std::vector<CallTensor> computed;
   double start = now();
   if (target.kind == Target::Reference) {
-    Result<std::vector<HostTensor>> r = runReference(options, call);
-    if (!r) {
-      // "/nodes/..." is a place in the graph; the data was checked before.
-      return r.takeError();
-    }
-    interpreted = *std::move(r);
+    RL_ASSIGN(interpreted, runReference(options, call));
     for (size_t i = 0; i < interpreted.size(); ++i)
       results.push_back({call.graph.values[call.graph.outputs[i]].name, interpreted[i].type, interpreted[i].data.data()});
   } else {

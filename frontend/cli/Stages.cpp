@@ -205,7 +205,7 @@ Result<std::string> disassemble(const Package &package) {
   if (package.target != "cuda")
     return unsupported({}, "stage sass is machine code of a GPU, and the target is " + package.target +
                                "; its last stage is llvm");
-  if (package.launches.empty() || (package.ptx.empty() && package.cubin.empty()))
+  if (package.ptx.empty() && package.cubin.empty())
     return std::string("// no kernels\n");
   std::string nvdisasm = findTool("nvdisasm"), cuobjdump = findTool("cuobjdump");
   if (nvdisasm.empty() && cuobjdump.empty())

@@ -326,6 +326,7 @@ Result<Runner> Runner::make(std::unique_ptr<Module> module, const Target &target
   Runner runner;
   runner.module = std::move(module);
   runner.cuda = target.kind == Target::Cuda;
+  runner.source = call.source;
   for (const CallTensor &p : call.parameters)
     RL_TRY(runner.module->bind(p.name, p.data, static_cast<size_t>(p.type.bytes())));
   if (runner.cuda) {
@@ -357,7 +358,16 @@ Result<Runner> Runner::make(std::unique_ptr<Module> module, const Target &target
   return runner;
 }
 
-Status Runner::enqueue() { return module->run(inputPointers.data(), outputPointers.data(), stream()); }
+Status Runner::enqueue() {
+  Status status = module->run(inputPointers.data(), outputPointers.data(), stream());
+  if (status)
+    return status;
+  // An index out of range is found at run time. Its place is the tensor's, "/indices", in the data, or a node's.
+  Error error = status.takeError();
+  if (error.code == Code::Invalid && !error.pointer.empty() && !error.pointer.starts_with("/nodes/"))
+    return inFile(std::move(error), source);
+  return error;
+}
 
 Status Runner::finish() { return cuda ? queue->synchronize() : Status(); }
 

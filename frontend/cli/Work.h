@@ -99,6 +99,7 @@ private:
   std::vector<HostBuffer> hostMemory; ///< of the outputs
   std::vector<const void *> inputPointers;
   std::vector<void *> outputPointers;
+  std::string source; ///< of the inputs, for errors in them that come out while they are used
 };
 
 /// The reference interpreter on a call's data, with progress.
