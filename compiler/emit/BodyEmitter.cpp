@@ -545,7 +545,7 @@ Lane BodyEmitter::clamp(const Node &node, Lane lane, DType result) {
       x = arith::MinimumFOp::create(b, loc, x, constF32(static_cast<float>(high->asDouble()), x));
     return makeFloat(x, result);
   }
-  Value x = integerOf(lane, result);
+  Value x = result == DType::Bool ? boolOf(lane) : integerOf(lane, result);
   bool sign = isSigned(result);
   auto bound = [&](const Scalar &s) { return splatTo(constant(s, result).raw, isa<VectorType>(x.getType()) ? cast<VectorType>(x.getType()).getNumElements() : 1); };
   if (low)
@@ -555,7 +555,8 @@ Lane BodyEmitter::clamp(const Node &node, Lane lane, DType result) {
   return makeRaw(x, result);
 }
 
-Lane BodyEmitter::emit(const Node &node, MutableArrayRef<Lane> operands, DType result) {
+Lane BodyEmitter::emit(const Node &node, MutableArrayRef<Lane> operands, DType result, bool isInner) {
+  inner = isInner;
   OpClass cls = opInfo(node.op).cls;
   if (node.op == OpKind::Cast)
     return cast(operands[0], result, node.attrs.saturate);

@@ -304,9 +304,23 @@ Result<Planner::Verdict> Planner::judge(const Draft &d) {
       return out;
     }
     std::set<ValueId> loads;
-    for (const Instance &in : trace.instances)
-      if (in.node == kNone && loads.insert(in.value).second)
-        g.inputs.push_back(in.value);
+    std::set<NodeId> nodes;
+    auto collect = [&](const Trace &of) {
+      for (const Instance &in : of.instances)
+        if (in.node != kNone)
+          nodes.insert(in.node);
+        else if (loads.insert(in.value).second)
+          g.inputs.push_back(in.value);
+    };
+    collect(trace);
+    // What is left behind the last whole vector is computed one by one, and may reach pieces of a cat that no vector reaches.
+    if (trace.elements % g.lanes != 0) {
+      TraceRequest single = request;
+      single.lanes = 1;
+      single.maxInstances = 2 * request.maxInstances;
+      RL_ASSIGN(Trace tail, tracePointwise(single));
+      collect(tail);
+    }
     if (g.inputs.size() + g.outputs.size() > maxArguments()) {
       out.cut = cutForArguments(trace, maxArguments());
       if (out.cut != kNone) {
@@ -330,10 +344,6 @@ Result<Planner::Verdict> Planner::judge(const Draft &d) {
       }
     }
     g.threads = target.gpu ? 256 : 1;
-    std::set<NodeId> nodes;
-    for (const Instance &in : trace.instances)
-      if (in.node != kNone)
-        nodes.insert(in.node);
     if (g.splitCat)
       nodes.insert(graph.values[d.outputs[0]].node);
     g.nodes.assign(nodes.begin(), nodes.end());

@@ -60,6 +60,7 @@ private:
     group.setScheduleAttr(b.getDictionaryAttr({
         name("lanes", i64(g.lanes)),
         name("threads", i64(g.threads)),
+        name("unroll", i64(g.unroll)),
         name("elements", i64(g.elements)),
         name("split_cat", b.getBoolAttr(g.splitCat)),
         name("bytes_read", i64(static_cast<int64_t>(g.work.bytesRead))),
@@ -81,9 +82,14 @@ private:
       map.map(exported.values[v], arg);
     for (rl::NodeId n : g.nodes) {
       Operation *op = exported.values[exported.graph.nodes[n].outputs[0]].getDefiningOp();
-      for (Value operand : op->getOperands())
-        if (auto literal = operand.getDefiningOp<LiteralOp>(); literal && !map.contains(operand))
+      for (Value operand : op->getOperands()) {
+        if (map.contains(operand))
+          continue;
+        if (auto literal = operand.getDefiningOp<LiteralOp>())
           b.clone(*literal, map);
+        else // a piece of a cat or a pad of which no element is read: its shape is all that counts
+          map.map(operand, FullOp::create(b, f.getLoc(), operand.getType(), toAttribute(f.getContext(), rl::Scalar{rl::Scalar::Int, 0, 0})));
+      }
       b.clone(*op, map);
     }
     SmallVector<Value> yields;

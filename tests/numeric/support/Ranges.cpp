@@ -416,7 +416,7 @@ Status Evaluator::node(NodeId id) {
         for (float v : {f32At(out.lo, i), f32At(out.hi, i)}) {
           if (!isF8(type))
             b.add(v);
-          b.add(roundedTo(type, v));
+          b.add(isF8(type) && std::isinf(v) ? v : roundedTo(type, v)); // a saturating cast is not what moves an infinity
         }
         b.nan |= out.nan[static_cast<size_t>(i)] != 0;
         f32At(out.lo, i) = b.lo;
