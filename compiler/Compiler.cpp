@@ -161,6 +161,7 @@ Status Driver::emitKernels(func::FuncOp f) {
     kernel.name = graph.name + "_" + std::to_string(count++);
     kernel.schedule.lanes = number(schedule, "lanes");
     kernel.schedule.threads = number(schedule, "threads");
+    kernel.schedule.unroll = std::max<int64_t>(1, number(schedule, "unroll"));
     kernel.schedule.splitCat = schedule && schedule.getAs<BoolAttr>("split_cat") && schedule.getAs<BoolAttr>("split_cat").getValue();
     kernel.body = std::move(body.graph);
     if (kernel.body.type(kernel.body.outputs[0]).elements() == 0)
@@ -188,7 +189,7 @@ Status Driver::emitKernels(func::FuncOp f) {
         launch.align = 16;
         emit::PointwiseKernel plain = kernel;
         plain.name += "_unaligned";
-        plain.schedule.lanes = 1;
+        plain.schedule.lanes = plain.schedule.unroll = 1;
         RL_ASSIGN(int64_t blocks, emit::emitPointwise(*kernels, plain, code, false));
         launch.unalignedKernel = plain.name;
         if (blocks > INT32_MAX)

@@ -163,8 +163,9 @@ Value BodyEmitter::math(MathFn fn, ValueRange args, DType result) {
   // Strict graphs promise the same bits op by op and fused, and exactly rounded quotients and roots before the rounding to
   // the node's type: they take the f32 forms throughout.
   Rounding r = strict || !isArithmeticFloat(result) || result == DType::F32 ? Rounding::F32
-               : result == DType::F16                                       ? Rounding::F16
-                                                                            : Rounding::BF16;
+               : result == DType::F16 ? Rounding::F16
+               : inner                ? Rounding::BF16Inner
+                                      : Rounding::BF16;
   SmallVector<Value> unified(args);
   unify(unified);
   return callMath(b, loc, fn, unified, r);
@@ -236,7 +237,8 @@ Lane BodyEmitter::cast(Lane x, DType to, bool saturate) {
     return makeRaw(boolOf(x), to);
   if (isFloat(to)) {
     // Bits that are already of the type need no rounding; an f32 value that stands for a 16-bit tensor does.
-    if (x.dtype == to && x.raw)
+    // A saturating cast clamps an infinity, which of the f8 types e5m2 alone has.
+    if (x.dtype == to && x.raw && !(to == DType::F8E5M2 && saturate))
       return x;
     bool narrow = to != DType::F32;
     bool wideInteger = x.dtype == DType::I32 || x.dtype == DType::I64;

@@ -31,7 +31,8 @@ public:
 
   /// The result of an op of class Unary, Binary or Ternary. `result` is its element type.
   /// Operands that had to be widened keep their f32 value in `operands`, for the caller's other uses of them.
-  Lane emit(const Node &node, llvm::MutableArrayRef<Lane> operands, DType result);
+  /// `inner`: the result is not stored, so that in a fused graph it is never rounded.
+  Lane emit(const Node &node, llvm::MutableArrayRef<Lane> operands, DType result, bool inner = false);
 
   /// From and to what memory holds: bool is i8 there.
   Lane fromMemory(mlir::Value loaded, DType);
@@ -75,6 +76,7 @@ private:
   mlir::Location loc;
   MathTarget target;
   bool strict;
+  bool inner = false; ///< of the op being emitted
 };
 
 } // namespace rl::emit

@@ -32,10 +32,21 @@ public:
     for (auto [i, v] : llvm::enumerate(graph.inputs))
       pointers[v] = inputs[i];
     lanes.resize(trace.instances.size());
+    stored.resize(trace.instances.size(), false);
+    for (const TraceStore &s : trace.stores)
+      stored[s.instance] = true;
   }
 
-  void emit(Value vectorIndex) {
-    indices.setVectorIndex(vectorIndex);
+  void setVectorIndex(Value v) { indices.setVectorIndex(v); }
+
+  /// The loads that every element makes, ahead of everything else: those of several vectors are then in flight together.
+  void emitLoads() {
+    for (uint32_t i : trace.scopes[0].order)
+      if (trace.instances[i].node == kNone && trace.instances[i].guard == 0)
+        lanes[i] = emitLoad(trace.instances[i]);
+  }
+
+  void emitRest() {
     emitScope(0);
     for (const TraceStore &store : trace.stores)
       emitStore(store);
@@ -44,10 +55,11 @@ public:
 private:
   void emitScope(uint32_t scope) {
     for (uint32_t i : trace.scopes[scope].order)
-      lanes[i] = emitInstance(trace.instances[i]);
+      if (!lanes[i].raw && !lanes[i].wide)
+        lanes[i] = emitInstance(trace.instances[i], !stored[i]);
   }
 
-  Lane emitInstance(const Instance &in) {
+  Lane emitInstance(const Instance &in, bool inner) {
     if (in.node == kNone)
       return emitLoad(in);
     const Node &node = graph.nodes[in.node];
@@ -74,7 +86,7 @@ private:
         operands.push_back(lanes[i]);
       }
     }
-    Lane result = body.emit(node, operands, type);
+    Lane result = body.emit(node, operands, type, inner);
     // A widened operand is kept for its other users.
     for (auto [o, i, lane] : llvm::zip(node.inputs, in.operands, operands))
       if (!o.isLiteral() && !lanes[i].wide && lane.wide && definedHere(lane.wide))
@@ -262,6 +274,7 @@ private:
   IndexEmitter indices;
   std::unordered_map<ValueId, Value> pointers;
   std::vector<Lane> lanes;
+  std::vector<bool> stored;
 };
 
 } // namespace
@@ -292,38 +305,70 @@ Result<int64_t> emitPointwise(ModuleOp module, const PointwiseKernel &kernel, co
   b.setInsertionPointToStart(entry);
   Value thread = gpu::ThreadIdOp::create(b, loc, gpu::Dimension::x);
   Value block = gpu::BlockIdOp::create(b, loc, gpu::Dimension::x);
-  Value width = arith::ConstantIndexOp::create(b, loc, threads);
-  Value global = arith::AddIOp::create(b, loc, arith::MulIOp::create(b, loc, block, width), thread);
+  auto index = [&](int64_t v) { return arith::ConstantIndexOp::create(b, loc, v).getResult(); };
+  auto plus = [&](Value x, Value y) { return arith::AddIOp::create(b, loc, x, y).getResult(); };
 
-  auto bodyAt = [&](int64_t lanes, Value at) -> Status {
+  auto bodyAt = [&](int64_t lanes, ArrayRef<Value> vectorIndices) -> Status {
     request.lanes = lanes;
     RL_ASSIGN(Trace trace, tracePointwise(request));
-    TraceEmitter emitter(b, loc, graph, trace, target, alignedTo16 && lanes > 1, inputs, outputs);
-    emitter.emit(at);
+    std::vector<std::unique_ptr<TraceEmitter>> emitters;
+    for (Value at : vectorIndices) {
+      emitters.push_back(std::make_unique<TraceEmitter>(b, loc, graph, trace, target, alignedTo16 && lanes > 1, inputs, outputs));
+      emitters.back()->setVectorIndex(at);
+    }
+    if (emitters.size() > 1)
+      for (auto &emitter : emitters)
+        emitter->emitLoads();
+    for (auto &emitter : emitters)
+      emitter->emitRest();
     return {};
   };
-  int64_t units = vectors + (tail ? 1 : 0), blocks = (units + threads - 1) / threads;
-  if (vectors) {
-    bool exact = !tail && vectors % threads == 0;
-    if (!exact) {
-      Value inside = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, global, arith::ConstantIndexOp::create(b, loc, vectors));
-      auto branch = scf::IfOp::create(b, loc, inside);
-      OpBuilder::InsertionGuard guard(b);
+  // One unit at `at`, if it is there: a whole vector, or the last elements one by one.
+  auto unitAt = [&](Value at) -> Status {
+    OpBuilder::InsertionGuard guard(b);
+    if (vectors) {
+      Value whole = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, at, index(vectors));
+      auto branch = scf::IfOp::create(b, loc, whole);
+      OpBuilder::InsertionGuard inner(b);
       b.setInsertionPoint(branch.thenBlock()->getTerminator());
-      RL_TRY(bodyAt(V, global));
-    } else {
-      RL_TRY(bodyAt(V, global));
+      RL_TRY(bodyAt(V, at));
     }
-  }
-  if (tail) {
-    Value last = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, global, arith::ConstantIndexOp::create(b, loc, vectors));
-    auto branch = scf::IfOp::create(b, loc, last);
+    if (tail) {
+      Value last = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, at, index(vectors));
+      auto branch = scf::IfOp::create(b, loc, last);
+      b.setInsertionPoint(branch.thenBlock()->getTerminator());
+      auto loop = scf::ForOp::create(b, loc, index(vectors * V), index(elements), index(1));
+      b.setInsertionPointToStart(loop.getBody());
+      RL_TRY(bodyAt(1, loop.getInductionVar()));
+    }
+    return {};
+  };
+  int64_t unroll = kernel.schedule.unroll, perBlock = threads * unroll;
+  int64_t units = vectors + (tail ? 1 : 0), blocks = (units + perBlock - 1) / perBlock;
+  Value first = plus(arith::MulIOp::create(b, loc, block, index(perBlock)), thread);
+  bool exact = !tail && vectors % perBlock == 0;
+  auto straight = [&]() -> Status {
+    SmallVector<Value> at;
+    for (int64_t u = 0; u < unroll; ++u)
+      at.push_back(u ? plus(first, index(u * threads)) : first);
+    return bodyAt(V, at);
+  };
+  if (exact) {
+    RL_TRY(straight());
+  } else if (unroll == 1) {
+    RL_TRY(unitAt(first));
+  } else {
+    // Blocks that are whole run without a test between their vectors, so that all loads may be issued first.
+    Value end = arith::MulIOp::create(b, loc, plus(block, index(1)), index(perBlock));
+    Value whole = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ule, end, index(vectors));
+    auto branch = scf::IfOp::create(b, loc, whole, /*withElseRegion=*/true);
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPoint(branch.thenBlock()->getTerminator());
-    Value from = arith::ConstantIndexOp::create(b, loc, vectors * V), to = arith::ConstantIndexOp::create(b, loc, elements);
-    auto loop = scf::ForOp::create(b, loc, from, to, arith::ConstantIndexOp::create(b, loc, 1));
+    RL_TRY(straight());
+    b.setInsertionPoint(branch.elseBlock()->getTerminator());
+    auto loop = scf::ForOp::create(b, loc, index(0), index(unroll), index(1));
     b.setInsertionPointToStart(loop.getBody());
-    RL_TRY(bodyAt(1, loop.getInductionVar()));
+    RL_TRY(unitAt(plus(first, arith::MulIOp::create(b, loc, loop.getInductionVar(), index(threads)))));
   }
   b.setInsertionPointToEnd(entry);
   func::ReturnOp::create(b, loc);

@@ -14,6 +14,7 @@ namespace rl::emit {
 struct PointwiseSchedule {
   int64_t lanes = 1;   ///< V: consecutive elements a thread computes at once, a power of two
   int64_t threads = 1; ///< a block; 1 on a CPU
+  int64_t unroll = 1;  ///< vectors a thread computes, `threads` vectors apart
   bool splitCat = false;
 };
 

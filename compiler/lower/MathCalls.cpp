@@ -20,7 +20,7 @@ Value callMath(OpBuilder &b, Location loc, MathFn fn, ValueRange args, Rounding 
   Type type = args[0].getType();
   // PTX names have no dots.
   std::string name = std::string("ridge_") + mathName(fn) +
-                     (rounding == Rounding::F32 ? "_f32" : rounding == Rounding::F16 ? "_f16" : "_bf16");
+                     (rounding == Rounding::F32 ? "_f32" : rounding == Rounding::F16 ? "_f16" : rounding == Rounding::BF16 ? "_bf16" : "_bf16_inner");
   if (auto v = dyn_cast<VectorType>(type))
     name += "_v" + std::to_string(v.getNumElements());
   auto module = b.getInsertionBlock()->getParentOp()->getParentOfType<ModuleOp>();

@@ -168,7 +168,8 @@ ValueId Planner::cutForArguments(const Trace &trace, size_t limit) const {
 }
 
 int64_t Planner::chooseLanes(const Draft &d, const std::vector<bool> &boundary, bool splitCat, std::vector<std::string> &why) const {
-  // What is loaded and stored decides: 16-byte accesses of the narrowest type, at most 32 bytes of the widest.
+  // What is loaded and stored decides: 16-byte accesses of the widest type. (Two 16-byte accesses a thread to one tensor touch
+  // every sector twice; adamw, f32 beside bf16, ran 6 % slower so on an H200.)
   int64_t least = 8, most = 1;
   std::vector<bool> seen(graph.values.size(), false);
   std::vector<ValueId> work(d.outputs);
@@ -198,7 +199,7 @@ int64_t Planner::chooseLanes(const Draft &d, const std::vector<bool> &boundary, 
   }
   int64_t elements = iterationElements(graph, d.outputs[0], splitCat);
   auto vectorBytes = static_cast<int64_t>(target.vectorBytes);
-  int64_t lanes = std::min(vectorBytes / least, 2 * vectorBytes / most);
+  int64_t lanes = target.gpu ? vectorBytes / most : std::min(vectorBytes / least, 2 * vectorBytes / most);
   lanes = std::max<int64_t>(lanes, 1);
   // Long bodies are bound by arithmetic; narrower vectors keep code and registers small.
   int64_t fewest = target.gpu ? 1 : 8; // a CPU's vectors are worth their code
@@ -343,11 +344,16 @@ Result<Planner::Verdict> Planner::judge(const Draft &d) {
         return out;
       }
     }
-    g.threads = target.gpu ? 256 : 1;
+    // Small blocks in address order, one vector a thread: of 128 to 512 threads and 1 to 4 vectors the fastest or within 1 % of
+    // it on an H200 for every pointwise row measured (tests/bench/NOTES.md).
+    g.threads = target.gpu ? 128 : 1;
     if (g.splitCat)
       nodes.insert(graph.values[d.outputs[0]].node);
     g.nodes.assign(nodes.begin(), nodes.end());
     g.work = measureWork(graph, trace, g.threads);
+    // A CPU's blocks are one vector each and handed to threads in long runs: they make no waves.
+    if (!target.gpu)
+      g.work.blocks = 0;
     g.time = cost::estimate(g.work, target);
     if (auto cut = cutForBroadcast(d, trace, g)) {
       out.cut = cut->first;

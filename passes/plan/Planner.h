@@ -21,7 +21,7 @@ struct PlannedGroup {
   std::vector<ValueId> inputs, outputs;
   std::vector<NodeId> nodes;      ///< what is evaluated, in the graph's order
   int64_t elements = 0;           ///< of the iteration space
-  int64_t lanes = 1, threads = 1;
+  int64_t lanes = 1, threads = 1, unroll = 1;
   bool splitCat = false;
   cost::WorkEstimate work;
   cost::Estimate time;

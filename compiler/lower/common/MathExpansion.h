@@ -47,7 +47,9 @@ enum class MathFn : uint8_t {
 
 /// The type that the result is going to be rounded to. The 16-bit ones permit cheaper code where the target has some;
 /// the value handed back is an unrounded f32 all the same.
-enum class Rounding : uint8_t { F32, F16, BF16 };
+/// BF16Inner is a bf16 result of a fused graph that stays in registers, so that it is not rounded: an error of 2^-11, a
+/// quarter of what rounding it would cost, is allowed.
+enum class Rounding : uint8_t { F32, F16, BF16, BF16Inner };
 
 /// What the code is for: `sm` is the compute capability times ten (90 for sm_90 and sm_90a). The CPU is x86-64-v3.
 struct MathTarget {
