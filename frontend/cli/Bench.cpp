@@ -34,7 +34,8 @@ struct Sample {
 };
 
 Sample sampleOf(const std::vector<double> &times) {
-  return {median(times), times.empty() ? 0 : *std::min_element(times.begin(), times.end()), static_cast<int>(times.size())};
+  return {median(times), times.empty() ? 0 : *std::min_element(times.begin(), times.end()),
+          static_cast<int>(times.size())};
 }
 
 /// Times anything that can be enqueued on a CUDA stream.
@@ -49,7 +50,8 @@ public:
     std::vector<double> times;
     const double begin = now();
     const int warmUp = 3;
-    for (int i = -warmUp; repeat ? i < repeat : i < kFewestRuns || (i < kMostRuns && now() - begin < kBudgetSeconds); ++i) {
+    for (int i = -warmUp; repeat ? i < repeat : i < kFewestRuns || (i < kMostRuns && now() - begin < kBudgetSeconds);
+         ++i) {
       RL_ASSIGN(CudaEvent start, CudaEvent::create());
       RL_ASSIGN(CudaEvent end, CudaEvent::create());
       RL_TRY(flush.fill(static_cast<uint8_t>(i), stream));
@@ -120,7 +122,8 @@ Result<Machine> measureCuda(CudaTimer &timer, Progress &progress) {
     RL_TRY(from.fill(1, stream.handle()));
     const void *in[] = {from.data()};
     void *out[] = {to.data()};
-    RL_ASSIGN(Sample s, timer.time(stream.handle(), 20, progress, [&] { return module->run(in, out, stream.handle()); }));
+    RL_ASSIGN(Sample s,
+              timer.time(stream.handle(), 20, progress, [&] { return module->run(in, out, stream.handle()); }));
     machine.copyBytesPerSecond = s.median > 0 ? 2e6 * static_cast<double>(bytes) / s.median : 0;
   }
 
@@ -131,7 +134,8 @@ Result<Machine> measureCuda(CudaTimer &timer, Progress &progress) {
   launch.block = {32, 1, 1};
   empty.launches.push_back(launch);
   RL_ASSIGN(std::unique_ptr<Module> module, rl::makeModule(std::move(empty), CpuResolver()));
-  RL_ASSIGN(Sample s, timer.time(stream.handle(), 50, progress, [&] { return module->run(nullptr, nullptr, stream.handle()); }));
+  RL_ASSIGN(Sample s,
+            timer.time(stream.handle(), 50, progress, [&] { return module->run(nullptr, nullptr, stream.handle()); }));
   machine.emptyMicroseconds = s.median;
   return machine;
 }
@@ -207,13 +211,15 @@ std::string tableOf(const std::vector<Row> &rows, const Machine &machine) {
   for (const Row &r : rows)
     width = std::max(width, r.name.size());
   const bool limit = machine.emptyMicroseconds > 0;
-  std::string out = padded("kernel", width, true) + "  predicted us  measured us      least us        bytes      GB/s  of copy" +
+  std::string out = padded("kernel", width, true) +
+                    "  predicted us  measured us      least us        bytes      GB/s  of copy" +
                     (limit ? "  of limit" : "") + "\n";
   for (const Row &r : rows) {
     nlohmann::ordered_json j = jsonOf(r, machine);
     out += padded(r.name, width, true) + padded(r.predicted > 0 ? fixed(r.predicted, 2) : "-", 14) +
-           padded(fixed(r.measured.median, 2), 13) + padded(fixed(r.measured.least, 2), 14) + padded(amount(r.bytes), 13) +
-           padded(fixed(j["bytes_per_second"].get<double>() / 1e9, 1), 10) + padded(fixed(j["of_copy"].get<double>(), 3), 9) +
+           padded(fixed(r.measured.median, 2), 13) + padded(fixed(r.measured.least, 2), 14) +
+           padded(amount(r.bytes), 13) + padded(fixed(j["bytes_per_second"].get<double>() / 1e9, 1), 10) +
+           padded(fixed(j["of_copy"].get<double>(), 3), 9) +
            (limit ? padded(fixed(j.value("of_limit", 0.0), 3), 10) : "") + "\n";
   }
   return out;
@@ -304,9 +310,9 @@ Status benchCommand(const Options &given) {
       j["kernels"].push_back(jsonOf(row, machine));
     return print(j.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
   }
-  std::string out = "graph " + work.name + " on " + target.name + (target.arch.empty() ? "" : " (" + target.arch + ")") + ", " +
-                    machine.device + ": median of " + std::to_string(total.measured.runs) + " runs" +
-                    (cuda ? ", cold L2 cache" : "") + "\n";
+  std::string out = "graph " + work.name + " on " + target.name +
+                    (target.arch.empty() ? "" : " (" + target.arch + ")") + ", " + machine.device + ": median of " +
+                    std::to_string(total.measured.runs) + " runs" + (cuda ? ", cold L2 cache" : "") + "\n";
   out += "copy bandwidth here: " + fixed(machine.copyBytesPerSecond / 1e9, 1) + " GB/s";
   if (cuda)
     out += "; an empty kernel: " + fixed(machine.emptyMicroseconds, 2) + " us";

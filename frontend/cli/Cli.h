@@ -25,16 +25,16 @@ struct Options {
   std::vector<std::string> dims; ///< NAME=VALUE
   bool quiet = false, verbose = false;
 
-  std::string graph;             ///< the graph file, or a package directory
-  std::string output;            ///< compile: the package directory
-  std::string dumpDir;           ///< compile, dump
-  std::string inputs, outputs;   ///< run, bench, verify: safetensors files, or "random[:SEED]"
-  std::string format = "text";   ///< explain
-  std::string stage;             ///< dump
-  int repeat = 0;                ///< bench; 0: as many as fit into about two seconds
-  bool json = false;             ///< bench
-  double tolerance = -1;         ///< verify: relative; negative: by type
-  std::string action;            ///< cache
+  std::string graph;           ///< the graph file, or a package directory
+  std::string output;          ///< compile: the package directory
+  std::string dumpDir;         ///< compile, dump
+  std::string inputs, outputs; ///< run, bench, verify: safetensors files, or "random[:SEED]"
+  std::string format = "text"; ///< explain
+  std::string stage;           ///< dump
+  int repeat = 0;              ///< bench; 0: as many as fit into about two seconds
+  bool json = false;           ///< bench
+  double tolerance = -1;       ///< verify: relative; negative: by type
+  std::string action;          ///< cache
 };
 
 Status compileCommand(const Options &);
@@ -55,9 +55,9 @@ Status print(std::string_view text);
 /// A line on standard error, where not --quiet.
 void note(const Options &, const std::string &line);
 
-std::string amount(double bytes);           ///< "22.54 MB"
+std::string amount(double bytes); ///< "22.54 MB"
 std::string fixed(double value, int digits);
-std::string number(double value);           ///< up to four significant digits; for errors and values
+std::string number(double value); ///< up to four significant digits; for errors and values
 
 /// Code::Device where a file of that name could not be written: the folder is missing or read-only, or the name is a
 /// folder's. Called before long work.

@@ -27,11 +27,10 @@ bool isExact(const Graph &graph, const Node &node) {
   case OpClass::Shape:
   case OpClass::Creation:
   case OpClass::Ternary:
-  case OpClass::Indexing:
-    return true;
+  case OpClass::Indexing: return true;
   case OpClass::Reduction:
-    return node.op == OpKind::Amax || node.op == OpKind::Amin || node.op == OpKind::ArgMax || node.op == OpKind::ArgMin ||
-           node.op == OpKind::Any || node.op == OpKind::All;
+    return node.op == OpKind::Amax || node.op == OpKind::Amin || node.op == OpKind::ArgMax ||
+           node.op == OpKind::ArgMin || node.op == OpKind::Any || node.op == OpKind::All;
   case OpClass::Binary:
     return node.op != OpKind::Pow && node.op != OpKind::Atan2 && node.op != OpKind::Div &&
            node.op != OpKind::FloorDivide && node.op != OpKind::Remainder && node.op != OpKind::Fmod;
@@ -52,13 +51,10 @@ bool isExact(const Graph &graph, const Node &node) {
     case OpKind::LogicalNot:
     case OpKind::BitwiseNot:
     case OpKind::Cast:
-    case OpKind::Clamp:
-      return true;
-    default:
-      return false;
+    case OpKind::Clamp: return true;
+    default: return false;
     }
-  default:
-    return false;
+  default: return false;
   }
 }
 
@@ -87,17 +83,15 @@ int64_t ordered(const void *data, DType dtype, int64_t i) {
     bits = b & 0x7f, sign = b >> 7;
     break;
   }
-  case DType::F8E8M0:
-    return static_cast<const uint8_t *>(data)[i];
-  default:
-    return loadInteger(data, dtype, i);
+  case DType::F8E8M0: return static_cast<const uint8_t *>(data)[i];
+  default: return loadInteger(data, dtype, i);
   }
   return sign ? -bits : bits;
 }
 
 int64_t stepsBetween(int64_t a, int64_t b) { // saturates: i64 values may lie 2^64 apart
-  uint64_t steps = a > b ? static_cast<uint64_t>(a) - static_cast<uint64_t>(b)
-                         : static_cast<uint64_t>(b) - static_cast<uint64_t>(a);
+  uint64_t steps =
+      a > b ? static_cast<uint64_t>(a) - static_cast<uint64_t>(b) : static_cast<uint64_t>(b) - static_cast<uint64_t>(a);
   return static_cast<int64_t>(std::min<uint64_t>(steps, INT64_MAX));
 }
 
@@ -155,8 +149,8 @@ std::vector<Exactness> exactness(const Graph &graph) {
       if (o.isLiteral())
         continue;
       all.inexact |= of[o.value].inexact;
-      all.narrow |= of[o.value].narrow ||
-                    (graph.values[o.value].kind == Value::Result && is16(graph.type(o.value).dtype));
+      all.narrow |=
+          of[o.value].narrow || (graph.values[o.value].kind == Value::Result && is16(graph.type(o.value).dtype));
     }
     for (ValueId v : node.outputs)
       of[v] = all;

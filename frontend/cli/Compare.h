@@ -27,8 +27,8 @@ namespace rl::cli {
 
 /// How an output depends on what may be inexact.
 struct Exactness {
-  bool inexact = false;  ///< a function, a reduction of floats or a matrix product leads to it
-  bool narrow = false;   ///< 16-bit floats stand between two nodes on the way to it
+  bool inexact = false; ///< a function, a reduction of floats or a matrix product leads to it
+  bool narrow = false;  ///< 16-bit floats stand between two nodes on the way to it
 };
 /// For each output of the graph.
 std::vector<Exactness> exactness(const Graph &);
@@ -46,10 +46,10 @@ struct Comparison {
   int64_t beyond = 0;    ///< outside the tolerance
   int64_t nans = 0;      ///< where both are NaN
   double maxAbsolute = 0, maxRelative = 0;
-  int64_t maxSteps = 0;  ///< representable values apart
-  std::string rule;      ///< "equal", "1e-05 relative", "2 ulp"
+  int64_t maxSteps = 0; ///< representable values apart
+  std::string rule;     ///< "equal", "1e-05 relative", "2 ulp"
   bool within = true;
-  int64_t worst = -1;    ///< the element farthest beyond or, within, nearest to the tolerance; -1: all are equal
+  int64_t worst = -1; ///< the element farthest beyond or, within, nearest to the tolerance; -1: all are equal
   std::string worstPlace;
   double worstGot = 0, worstWanted = 0;
 };

@@ -32,7 +32,8 @@ run failed. Errors: error: FILE:/json/pointer: message. Nothing is written on fa
 
 void addCommon(CLI::App &app, Options &options, bool target = true) {
   if (target)
-    app.add_option("--target", options.target, "cuda, cpu, reference, sm_90a, h200, ...; default: cuda where a GPU is, else cpu")
+    app.add_option("--target", options.target,
+                   "cuda, cpu, reference, sm_90a, h200, ...; default: cuda where a GPU is, else cpu")
         ->type_name("T");
   app.add_option("--cache", options.cache, "where compiled code is kept; default: ~/.cache/ridgeline ($XDG_CACHE_HOME)")
       ->type_name("DIR|off");
@@ -41,7 +42,10 @@ void addCommon(CLI::App &app, Options &options, bool target = true) {
 }
 
 void addDims(CLI::App &app, Options &options) {
-  app.add_option("--dim", options.dims, "value of a symbolic dimension; may be repeated")->type_name("NAME=VALUE")->expected(1)->take_all();
+  app.add_option("--dim", options.dims, "value of a symbolic dimension; may be repeated")
+      ->type_name("NAME=VALUE")
+      ->expected(1)
+      ->take_all();
 }
 
 void addGraph(CLI::App &app, Options &options, bool package) {
@@ -51,10 +55,10 @@ void addGraph(CLI::App &app, Options &options, bool package) {
 }
 
 void addInputs(CLI::App &app, Options &options, bool required) {
-  CLI::Option *inputs = app.add_option(
-      "--inputs", options.inputs,
-      std::string("safetensors file with every input and parameter by name, or made-up tensors") +
-          (required ? "" : "; default: random"));
+  CLI::Option *inputs =
+      app.add_option("--inputs", options.inputs,
+                     std::string("safetensors file with every input and parameter by name, or made-up tensors") +
+                         (required ? "" : "; default: random"));
   inputs->type_name("F|random[:SEED]");
   if (required)
     inputs->required();
@@ -73,21 +77,25 @@ std::vector<Command> declare(CLI::App &app, Options &options) {
   app.get_formatter()->column_width(34);
   addCommon(app, options);
   std::vector<Command> commands;
-  auto add = [&](const char *name, const char *description, Status (*run)(const Options &), const char *footer) -> CLI::App & {
+  auto add = [&](const char *name, const char *description, Status (*run)(const Options &),
+                 const char *footer) -> CLI::App & {
     CLI::App *command = app.add_subcommand(name, description);
     command->footer(footer);
     commands.push_back({command, run});
     return *command;
   };
 
-  CLI::App &compile = add("compile", "compile a graph; with -o, into a package that runs without the compiler", compileCommand, R"(
+  CLI::App &compile =
+      add("compile", "compile a graph; with -o, into a package that runs without the compiler", compileCommand, R"(
 Examples:
   ridgeline compile ffn.json                            is it valid, and what comes of it
   ridgeline compile ffn.json -o ffn.pkg --target h200
   ridgeline compile batch.json -o b32.pkg --dim B=32    a package has fixed extents)");
   addGraph(compile, options, false);
-  compile.add_option("-o,--output", options.output, "package directory to write; a package there is replaced")->type_name("DIR");
-  compile.add_option("--dump-dir", options.dumpDir, "also write a numbered file per stage and kernel there")->type_name("DIR");
+  compile.add_option("-o,--output", options.output, "package directory to write; a package there is replaced")
+      ->type_name("DIR");
+  compile.add_option("--dump-dir", options.dumpDir, "also write a numbered file per stage and kernel there")
+      ->type_name("DIR");
   addDims(compile, options);
   addCommon(compile, options);
 
@@ -100,11 +108,13 @@ Examples:
   ridgeline run ffn.json --inputs random:7               prints each output's range and mean)");
   addGraph(run, options, true);
   addInputs(run, options, true);
-  run.add_option("--outputs", options.outputs, "safetensors file to write; without it a line per output is printed")->type_name("F");
+  run.add_option("--outputs", options.outputs, "safetensors file to write; without it a line per output is printed")
+      ->type_name("F");
   addDims(run, options);
   addCommon(run, options);
 
-  CLI::App &explain = add("explain", "show the kernels, the nodes in each, bytes, bound, predicted time, and why", explainCommand, R"(
+  CLI::App &explain =
+      add("explain", "show the kernels, the nodes in each, bytes, bound, predicted time, and why", explainCommand, R"(
 Examples:
   ridgeline explain ffn.json
   ridgeline explain ffn.json --target h200 --format html >ffn.html)");
@@ -119,10 +129,12 @@ Examples:
   ridgeline dump ffn.json --stage ptx --target sm_90a
   ridgeline dump ffn.json --dump-dir stages              00-graph.mlir, 01-fused.mlir, 02-kernel-NAME.mlir, ...)");
   addGraph(dump, options, false);
-  dump.add_option("--stage", options.stage,
-                  "graph (ridge dialect), fused (with groups), kernel (MLIR), llvm (LLVM IR), ptx, sass (needs a CUDA toolkit)")
+  dump.add_option(
+          "--stage", options.stage,
+          "graph (ridge dialect), fused (with groups), kernel (MLIR), llvm (LLVM IR), ptx, sass (needs a CUDA toolkit)")
       ->type_name("S");
-  dump.add_option("--dump-dir", options.dumpDir, "write a numbered file per stage and kernel there, and print their names")
+  dump.add_option("--dump-dir", options.dumpDir,
+                  "write a numbered file per stage and kernel there, and print their names")
       ->type_name("DIR");
   addDims(dump, options);
   addCommon(dump, options);
@@ -135,14 +147,16 @@ Examples:
   ridgeline bench ffn.json --repeat 200 --json)");
   addGraph(bench, options, true);
   addInputs(bench, options, false);
-  bench.add_option("--repeat", options.repeat, "runs to take the median of; default: as many as take about two seconds")
+  bench
+      .add_option("--repeat", options.repeat, "runs to take the median of; default: as many as take about two seconds")
       ->type_name("N")
       ->check(CLI::Range(1, 1000000));
   bench.add_flag("--json", options.json, "print JSON");
   addDims(bench, options);
   addCommon(bench, options);
 
-  CLI::App &verify = add("verify", "compare a target with the reference interpreter on the same data", verifyCommand, R"(
+  CLI::App &verify =
+      add("verify", "compare a target with the reference interpreter on the same data", verifyCommand, R"(
 Default tolerance: f32 1e-5 relative, 16-bit floats 2 ulp, both beside a floor for cancellation of 1e-6 (where 16-bit
 results are stored between nodes half an ulp) of the output's root mean square; outputs of exact operations alone equal;
 integers, bool and f8 equal, but for 1 element in 1,000 one step off where a function of a few ulp leads to them. A
@@ -153,8 +167,10 @@ Examples:
   ridgeline verify ffn.json --target cpu --inputs random:3 --tolerance 1e-3)");
   addGraph(verify, options, true);
   addInputs(verify, options, false);
-  verify.add_option("--tolerance", options.tolerance, "relative tolerance of every output (and a tenth of it times the output's "
-                                                      "root mean square)")
+  verify
+      .add_option("--tolerance", options.tolerance,
+                  "relative tolerance of every output (and a tenth of it times the output's "
+                  "root mean square)")
       ->type_name("X")
       ->check(CLI::Range(0.0, 1e30));
   addDims(verify, options);
@@ -226,11 +242,15 @@ int mainGuarded(int argc, char **argv) {
     Status status = print("ridgeline " RIDGELINE_VERSION "\n");
     return status ? 0 : fail(status.error());
   } catch (const CLI::ParseError &e) {
-    std::string command = "ridgeline";
+    std::string command = "ridgeline", message = e.what();
     for (const Command &c : commands)
       if (c.app->parsed())
         command += " " + c.app->get_name();
-    return fail(usageError(e.what()), command + " --help shows what there is, with examples");
+    // CLI11 asks for the command before it looks at the words that are none.
+    const std::vector<std::string> left = app.remaining();
+    if (command == "ridgeline" && !left.empty())
+      message = "unknown command or option '" + left.front() + "'";
+    return fail(usageError(message), command + " --help shows what there is, with examples");
   }
   const std::string name = chosen->app->get_name();
   if (Status status = check(options, name); !status)

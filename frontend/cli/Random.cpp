@@ -36,29 +36,21 @@ void ask(const Graph &graph, const Node &node, std::vector<Demand> &all) {
   const Demand sign{INT64_MAX, result.positive};
 
   switch (node.op) {
-  case OpKind::Embedding:
-    operand(1, {extent(0, 0), false});
-    break;
+  case OpKind::Embedding: operand(1, {extent(0, 0), false}); break;
   case OpKind::IndexSelect:
   case OpKind::Gather:
     operand(1, {extent(0, node.attrs.dim), false});
     operand(0, result);
     break;
-  case OpKind::CrossEntropy:
-    operand(1, {extent(0, 1), false});
-    break;
+  case OpKind::CrossEntropy: operand(1, {extent(0, 1), false}); break;
   case OpKind::Sqrt:
   case OpKind::Rsqrt:
   case OpKind::Log:
   case OpKind::Log2:
-  case OpKind::Pow:
-    operand(0, positive);
-    break;
+  case OpKind::Pow: operand(0, positive); break;
   case OpKind::Quantize:
   case OpKind::FakeQuantize:
-  case OpKind::Dequantize:
-    operand(1, positive);
-    break;
+  case OpKind::Dequantize: operand(1, positive); break;
   case OpKind::ScaledMatmul:
     operand(2, positive);
     operand(3, positive);
@@ -95,11 +87,8 @@ void ask(const Graph &graph, const Node &node, std::vector<Demand> &all) {
   case OpKind::Mean:
   case OpKind::Prod:
   case OpKind::Amax:
-  case OpKind::Amin:
-    operand(0, sign);
-    break;
-  default:
-    break;
+  case OpKind::Amin: operand(0, sign); break;
+  default: break;
   }
 }
 
@@ -116,9 +105,7 @@ uint64_t streamOf(const std::string &name, uint64_t seed) {
   return mix(hash + mix(seed + 0x9e3779b97f4a7c15u));
 }
 
-uint64_t bitsAt(uint64_t stream, int64_t i) {
-  return mix(stream + static_cast<uint64_t>(i + 1) * 0x9e3779b97f4a7c15u);
-}
+uint64_t bitsAt(uint64_t stream, int64_t i) { return mix(stream + static_cast<uint64_t>(i + 1) * 0x9e3779b97f4a7c15u); }
 
 /// Four uniform 16-bit numbers have the variance 4 (2^32 - 1) / 12, hence the factor sqrt(3) / 2^16.
 float normalish(uint64_t bits) {
@@ -151,28 +138,17 @@ void fillRange(void *data, DType dtype, uint64_t stream, const Demand &demand, i
     count = std::max<int64_t>(demand.limit, 1);
   }
   switch (dtype) {
-  case DType::F32:
-    return each<float>(data, begin, end, real);
-  case DType::F16:
-    return each<uint16_t>(data, begin, end, [&](int64_t i) { return f32ToF16(real(i)); });
-  case DType::BF16:
-    return each<uint16_t>(data, begin, end, [&](int64_t i) { return f32ToBf16(real(i)); });
-  case DType::F8E4M3:
-    return each<uint8_t>(data, begin, end, [&](int64_t i) { return f32ToF8e4m3(real(i), true); });
-  case DType::F8E5M2:
-    return each<uint8_t>(data, begin, end, [&](int64_t i) { return f32ToF8e5m2(real(i), true); });
-  case DType::F8E8M0:
-    return each<uint8_t>(data, begin, end, whole(124, 7));
-  case DType::I8:
-    return each<int8_t>(data, begin, end, whole(least, std::min<int64_t>(count, 128)));
-  case DType::U8:
-    return each<uint8_t>(data, begin, end, whole(0, std::min<int64_t>(count, 256)));
-  case DType::I32:
-    return each<int32_t>(data, begin, end, whole(least, std::min<int64_t>(count, INT32_MAX)));
-  case DType::I64:
-    return each<int64_t>(data, begin, end, whole(least, count));
-  case DType::Bool:
-    return each<uint8_t>(data, begin, end, whole(0, 2));
+  case DType::F32: return each<float>(data, begin, end, real);
+  case DType::F16: return each<uint16_t>(data, begin, end, [&](int64_t i) { return f32ToF16(real(i)); });
+  case DType::BF16: return each<uint16_t>(data, begin, end, [&](int64_t i) { return f32ToBf16(real(i)); });
+  case DType::F8E4M3: return each<uint8_t>(data, begin, end, [&](int64_t i) { return f32ToF8e4m3(real(i), true); });
+  case DType::F8E5M2: return each<uint8_t>(data, begin, end, [&](int64_t i) { return f32ToF8e5m2(real(i), true); });
+  case DType::F8E8M0: return each<uint8_t>(data, begin, end, whole(124, 7));
+  case DType::I8: return each<int8_t>(data, begin, end, whole(least, std::min<int64_t>(count, 128)));
+  case DType::U8: return each<uint8_t>(data, begin, end, whole(0, std::min<int64_t>(count, 256)));
+  case DType::I32: return each<int32_t>(data, begin, end, whole(least, std::min<int64_t>(count, INT32_MAX)));
+  case DType::I64: return each<int64_t>(data, begin, end, whole(least, count));
+  case DType::Bool: return each<uint8_t>(data, begin, end, whole(0, 2));
   }
 }
 

@@ -56,7 +56,8 @@ Status runCommand(const Options &options) {
   if (target.kind == Target::Reference) {
     RL_ASSIGN(interpreted, runReference(options, call));
     for (size_t i = 0; i < interpreted.size(); ++i)
-      results.push_back({call.graph.values[call.graph.outputs[i]].name, interpreted[i].type, interpreted[i].data.data()});
+      results.push_back(
+          {call.graph.values[call.graph.outputs[i]].name, interpreted[i].type, interpreted[i].data.data()});
   } else {
     RL_ASSIGN(Artifact artifact, buildArtifact(options, work, target, call.dims));
     RL_ASSIGN(std::unique_ptr<Module> module, makeModule(std::move(artifact)));

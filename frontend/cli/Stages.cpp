@@ -95,7 +95,11 @@ std::vector<std::pair<std::string, std::string>> stageFiles(const Artifact &arti
   for (const StageDump &dump : artifact.stages) {
     char number[16];
     std::snprintf(number, sizeof number, "%02d-", index++);
-    const char *suffix = dump.stage == "llvm" ? ".ll" : dump.stage == "ptx" ? ".ptx" : dump.stage == "asm" ? ".s" : dump.stage == "sass" ? ".sass" : ".mlir";
+    const char *suffix = dump.stage == "llvm"   ? ".ll"
+                         : dump.stage == "ptx"  ? ".ptx"
+                         : dump.stage == "asm"  ? ".s"
+                         : dump.stage == "sass" ? ".sass"
+                                                : ".mlir";
     const std::string stem = number + dump.stage;
     std::vector<std::pair<std::string, std::string>> kernels;
     if (dump.stage == "kernel" || dump.stage == "llvm" || dump.stage == "ptx")
@@ -209,7 +213,8 @@ Result<std::string> disassemble(const Package &package) {
     return std::string("// no kernels\n");
   std::string nvdisasm = findTool("nvdisasm"), cuobjdump = findTool("cuobjdump");
   if (nvdisasm.empty() && cuobjdump.empty())
-    return unsupported({}, "stage sass needs nvdisasm or cuobjdump of a CUDA toolkit on the PATH, and neither is there");
+    return unsupported({},
+                       "stage sass needs nvdisasm or cuobjdump of a CUDA toolkit on the PATH, and neither is there");
   RL_ASSIGN(Scratch scratch, Scratch::make());
   std::string cubin = scratch.file("kernels.cubin"), ptx = scratch.file("kernels.ptx"), log = scratch.file("log");
   std::string ptxas = package.cubin.empty() ? findTool("ptxas") : std::string();

@@ -64,8 +64,8 @@ std::string summaryText(const RecordSummary &record, const std::string &graph, c
   std::string out = "graph " + graph + " on " + target.name;
   if (!target.arch.empty() && target.arch != target.name)
     out += " (" + target.arch + ")";
-  out += ": " + std::to_string(record.nodes) + (record.nodes == 1 ? " node in " : " nodes in ") + std::to_string(count) +
-         (count == 1 ? " fused kernel" : " fused kernels");
+  out += ": " + std::to_string(record.nodes) + (record.nodes == 1 ? " node in " : " nodes in ") +
+         std::to_string(count) + (count == 1 ? " fused kernel" : " fused kernels");
   if (record.copies)
     out += " and " + std::to_string(record.copies) + (record.copies == 1 ? " copy" : " copies");
   out += "\n";

@@ -76,9 +76,7 @@ std::string amount(double bytes) {
   return fixed(bytes, unit == 0 ? 0 : 2) + " " + units[unit];
 }
 
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 bool isDirectory(const std::string &path) {
   struct stat info;

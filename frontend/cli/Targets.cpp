@@ -50,7 +50,8 @@ Status cacheCommand(const Options &options) {
     if (options.action == "clear" && ::unlink(path.c_str()) != 0 && errno != ENOENT)
       return Error{Code::Device, {}, std::string("cannot be deleted: ") + std::strerror(errno), path};
   }
-  std::string count = std::to_string(entries) + (entries == 1 ? " entry, " : " entries, ") + amount(static_cast<double>(bytes));
+  std::string count =
+      std::to_string(entries) + (entries == 1 ? " entry, " : " entries, ") + amount(static_cast<double>(bytes));
   if (options.action == "clear")
     return options.quiet ? Status() : print("cache: " + cache.directory() + ": deleted " + count + "\n");
   return print("cache: " + cache.directory() + ": " + count + " of at most " +

@@ -54,8 +54,8 @@ Status verifyCommand(const Options &given) {
   }
   const std::vector<HostTensor> &kept = other ? *other : rounded;
   if (options.verbose)
-    note(options, target.name + ": " + fixed((ran - start) * 1e3, 2) + " ms with copies; reference: " +
-                      fixed((now() - ran) * 1e3, 2) + " ms");
+    note(options, target.name + ": " + fixed((ran - start) * 1e3, 2) +
+                      " ms with copies; reference: " + fixed((now() - ran) * 1e3, 2) + " ms");
 
   const std::vector<Exactness> exact = exactness(call.graph);
   out += "compared with reference on " + call.source + "\n";
@@ -69,8 +69,8 @@ Status verifyCommand(const Options &given) {
            std::to_string(c.elements) + " differ, " + std::to_string(c.beyond) + " beyond the tolerance (" + c.rule +
            ")" + (c.nans ? "; " + std::to_string(c.nans) + " NaN in both" : "") + "\n";
     if (!c.within && problem.empty())
-      problem = "output " + t.name + " is beyond the tolerance (" + c.rule + ") in " + std::to_string(c.beyond) + " of " +
-                std::to_string(c.elements) + " elements; worst at " + c.worstPlace + ": " + target.name + " " +
+      problem = "output " + t.name + " is beyond the tolerance (" + c.rule + ") in " + std::to_string(c.beyond) +
+                " of " + std::to_string(c.elements) + " elements; worst at " + c.worstPlace + ": " + target.name + " " +
                 valueText(c.worstGot, t.type.dtype) + ", reference " + valueText(c.worstWanted, t.type.dtype);
     else if (c.worst >= 0 && options.verbose)
       out += "  worst at " + c.worstPlace + ": " + target.name + " " + valueText(c.worstGot, t.type.dtype) +

@@ -137,8 +137,8 @@ static Result<uint64_t> seedOf(const std::string &inputs) {
   uint64_t seed = 0;
   auto parsed = std::from_chars(begin, end, seed);
   if (parsed.ec != std::errc() || parsed.ptr != end)
-    return usageError("--inputs " + inputs + ": the seed is not a whole number of at least 0; a file of that name is ./" +
-                      inputs);
+    return usageError("--inputs " + inputs +
+                      ": the seed is not a whole number of at least 0; a file of that name is ./" + inputs);
   return seed;
 }
 
@@ -168,7 +168,8 @@ static Status bindFile(const Options &options, const Work &work, Call &call) {
   call.source = options.inputs;
   std::vector<std::vector<int64_t>> shapes[2];
   std::vector<const SafetensorsEntry *> entries[2];
-  const std::vector<std::pair<std::string, TensorType>> *lists[2] = {&work.signature.inputs, &work.signature.parameters};
+  const std::vector<std::pair<std::string, TensorType>> *lists[2] = {&work.signature.inputs,
+                                                                     &work.signature.parameters};
   for (int kind = 0; kind < 2; ++kind)
     for (const auto &[name, type] : *lists[kind]) {
       Result<const SafetensorsEntry *> entry = call.file->get(name, type);
@@ -189,8 +190,8 @@ static Status bindFile(const Options &options, const Work &work, Call &call) {
     for (const auto &[name, value] : given) {
       auto [it, fresh] = dims->emplace(name, value);
       if (!fresh && it->second != value)
-        return usageError("--dim " + name + "=" + std::to_string(value) + ": the tensors of " + options.inputs + " have " +
-                          name + "=" + std::to_string(it->second));
+        return usageError("--dim " + name + "=" + std::to_string(value) + ": the tensors of " + options.inputs +
+                          " have " + name + "=" + std::to_string(it->second));
     }
     call.dims = *std::move(dims);
     Result<Graph> graph = resolve(work.spec, call.dims);

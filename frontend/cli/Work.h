@@ -75,7 +75,8 @@ Result<Target> chooseTarget(const Options &, const Work &);
 Status checkRunsHere(const Target &);
 
 /// Compiles (or takes the package) and says what the cache did where --verbose.
-Result<Artifact> buildArtifact(const Options &, const Work &, const Target &, const DimValues &, bool keepStages = false);
+Result<Artifact> buildArtifact(const Options &, const Work &, const Target &, const DimValues &,
+                               bool keepStages = false);
 
 /// A module with the memory of one call on its target: CUDA device memory or host memory.
 class Runner {
@@ -103,8 +104,7 @@ private:
 };
 
 /// The reference interpreter on a call's data, with progress.
-Result<std::vector<HostTensor>> runReference(const Options &, const Call &,
-                                             Intermediates = Intermediates::Rounded);
+Result<std::vector<HostTensor>> runReference(const Options &, const Call &, Intermediates = Intermediates::Rounded);
 
 /// What the decision record of a package says, for those who print it in their own way.
 struct KernelSummary {

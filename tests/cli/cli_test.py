@@ -202,7 +202,8 @@ class Usage(Cli):
     def test_arguments(self):
         self.write("g.json", CHAIN)
         self.usage()
-        self.usage("fuse")
+        self.usage("fuse", mentions=["'fuse'"])
+        self.usage("--fuse", mentions=["'--fuse'"])
         self.usage("run")
         self.usage("run", "g.json", mentions=["--inputs"])
         self.usage("run", "g.json", "--inputs", "random", "--speed", "9", mentions=["--speed", "--help"])
@@ -625,6 +626,15 @@ class Measuring(Cli):
         out = self.ok("verify", "g.json", "--target", "cpu").stdout
         self.assertEqual(out.count("(equal)"), 2)
         self.assertEqual(out.count(" 0 of 1000 differ"), 2)
+
+    def test_bench_of_several_launches(self):
+        self.write("g.json", graph([node("mul", ["x", 2.0], "a"), node("tanh", ["z"], "b")], outputs=["a", "b", "x"],
+                                   inputs={"x": {"dtype": "f32", "shape": [1001]}, "z": {"dtype": "bf16", "shape": [7, 9]}}))
+        j = json.loads(self.ok("bench", "g.json", "--target", "cpu", "--repeat", "3", "--json").stdout)
+        self.assertEqual(len(j["kernels"]), 3)
+        self.assertEqual(sorted(k["bytes"] for k in j["kernels"]), [2 * 2 * 63, 2 * 4 * 1001, 2 * 4 * 1001])
+        self.assertEqual(sum(k["bytes"] for k in j["kernels"]), j["total"]["bytes"])
+        self.assertTrue(all(k["measured_us"] > 0 for k in j["kernels"]))
 
     def test_bench(self):
         self.write("g.json", graph([node("mul", ["x", "x"])], inputs={"x": {"dtype": "f32", "shape": [1 << 16]}}))
