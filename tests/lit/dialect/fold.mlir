@@ -142,6 +142,18 @@ func.func @casts(%x: tensor<4xf32>, %h: tensor<4xbf16>, %q: tensor<4xf8E4M3FN>, 
 
 // -----
 
+// A saturating cast clamps the infinities of f8e5m2.
+// CHECK-LABEL: func.func @saturating_cast
+func.func @saturating_cast(%q: tensor<4xf8E5M2>) -> (tensor<4xf8E5M2>, tensor<4xf8E5M2>) {
+  // CHECK-NEXT: %[[C:.*]] = ridge.map cast(%arg0) : (tensor<4xf8E5M2>) -> tensor<4xf8E5M2>
+  // CHECK-NEXT: return %[[C]], %arg0 :
+  %0 = ridge.map cast(%q) : (tensor<4xf8E5M2>) -> tensor<4xf8E5M2>
+  %1 = ridge.map cast(%q) {saturate = false} : (tensor<4xf8E5M2>) -> tensor<4xf8E5M2>
+  return %0, %1 : tensor<4xf8E5M2>, tensor<4xf8E5M2>
+}
+
+// -----
+
 // In a strict graph every value is rounded already.
 // CHECK-LABEL: func.func @strict_cast
 func.func @strict_cast(%h: tensor<4xbf16>) -> tensor<4xbf16> attributes {ridge.strict} {
