@@ -39,7 +39,8 @@ Value callMath(OpBuilder &b, Location loc, MathFn fn, ValueRange args, Rounding 
 
 /// Beyond this many operations of expanded mathematics in a module each function is emitted once and called: compile time
 /// grows with the code, and a body this long is bound by arithmetic whatever the calls cost.
-static constexpr size_t kInlineOperations = 12000;
+/// The GPU's bound is higher: code is quicker to generate there, and a call's conventions take a stack.
+static constexpr size_t kInlineOperations = 12000, kInlineOperationsNvptx = 40000;
 
 Status expandMathCalls(ModuleOp module, const CodeTarget &target) {
   MathTarget mathTarget{target.nvptx, target.sm};
@@ -69,7 +70,7 @@ Status expandMathCalls(ModuleOp module, const CodeTarget &target) {
     f->removeAttr(kFn);
     f->removeAttr(kRounding);
   }
-  bool outline = total > kInlineOperations;
+  bool outline = total > (target.nvptx ? kInlineOperationsNvptx : kInlineOperations);
   for (func::FuncOp f : declarations) {
     OpBuilder b(f);
     f->setAttr("llvm.linkage", LLVM::LinkageAttr::get(f.getContext(), LLVM::Linkage::Internal));

@@ -206,7 +206,7 @@ int64_t Planner::chooseLanes(const Draft &d, const std::vector<bool> &boundary, 
   while (lanes > fewest && nodes * lanes > 4096)
     lanes /= 2;
   // A small tensor is spread over more threads, down to 4-byte accesses.
-  while (target.gpu && lanes * least > 4 && static_cast<double>(elements / lanes) < 64 * target.smCount)
+  while (target.gpu && lanes > 1 && lanes * least > 4 && static_cast<double>(elements / lanes) < 64 * target.smCount)
     lanes /= 2;
   while (lanes > 1 && elements < lanes)
     lanes /= 2;
@@ -329,6 +329,12 @@ Result<Planner::Verdict> Planner::judge(const Draft &d) {
                      std::to_string(maxArguments());
         return out;
       }
+    }
+    // The assembler issues many loads ahead; with this many tensors wide ones leave it short of registers.
+    if (target.gpu && g.inputs.size() > 96 && g.lanes > 2) {
+      g.lanes /= 2;
+      g.inputs.clear();
+      continue;
     }
     Pressure pressure = measurePressure(graph, trace);
     if (target.gpu && pressure.registers > registerBudget()) {
