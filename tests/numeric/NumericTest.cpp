@@ -5,7 +5,7 @@
 // bounds that follow every rounding (see support/Evaluate.h). A graph that fails is made small and printed.
 //
 //   numeric_test [--target cpu|cuda] [--seeds A:B] [--numerics strict|fused|either] [--max-nodes N] [--max-elements N]
-//                [--graph FILE] [--save DIR] [--no-shrink] [--print]
+//                [--graph FILE] [--save DIR] [--shrinks N] [--print]
 //   numeric_test --mutations A:B     breaks one node of each graph and asks that the comparison tells
 #include "frontend/json/JsonReader.h"
 #include "runtime/safetensors/Safetensors.h"
@@ -65,7 +65,8 @@ struct Options {
   std::string target = "cpu", graph, save;
   uint64_t first = 0, end = 100;
   RandomGraphOptions random;
-  bool shrink = true, print = false, mutate = false;
+  int shrinks = 3; ///< failures that are made small
+  bool print = false, mutate = false;
 };
 
 void save(const std::string &directory, const std::string &name, const Case &c) {
@@ -80,7 +81,7 @@ void save(const std::string &directory, const std::string &name, const Case &c) 
     std::fprintf(stderr, "%s\n", s.error().str().c_str());
 }
 
-bool report(Device &device, Oracle &oracle, const Options &options, const std::string &name, const Case &c) {
+bool report(Device &device, Oracle &oracle, Options &options, const std::string &name, const Case &c) {
   std::snprintf(crashText, sizeof crashText, "crashed in %s\n", name.c_str());
   std::string text = failure(device, oracle, c);
   if (text.empty())
@@ -88,7 +89,7 @@ bool report(Device &device, Oracle &oracle, const Options &options, const std::s
   std::printf("FAILED %s: %s\n", name.c_str(), text.c_str());
   if (!options.save.empty())
     save(options.save, name, c);
-  if (options.shrink) {
+  if (options.shrinks-- > 0) {
     // It must go on failing in the same manner: "output", "does not compile" ...
     std::string manner = text.substr(0, text.find_first_of(" :"));
     Case small = shrink(c, [&](const Case &candidate) {
@@ -221,7 +222,7 @@ int main(int argc, char **argv) {
   Options options;
   if (!parse(argc, argv, options)) {
     std::fprintf(stderr, "usage: numeric_test [--target cpu|cuda] [--seeds A:B | --mutations A:B | --graph FILE] [--numerics strict|fused|either]\n"
-                         "                    [--max-nodes N] [--max-elements N] [--save DIR] [--no-shrink] [--print]\n");
+                         "                    [--max-nodes N] [--max-elements N] [--save DIR] [--shrinks N] [--print]\n");
     return 1;
   }
   for (int s : {SIGSEGV, SIGABRT, SIGFPE, SIGILL, SIGBUS})
