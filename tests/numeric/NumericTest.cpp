@@ -206,8 +206,8 @@ bool parse(int argc, char **argv, Options &options) {
     else if (a == "--numerics") {
       std::string v = value();
       options.random.numerics = v == "strict" ? RandomGraphOptions::Strict : v == "fused" ? RandomGraphOptions::Fused : RandomGraphOptions::Either;
-    } else if (a == "--no-shrink")
-      options.shrink = false;
+    } else if (a == "--shrinks")
+      options.shrinks = std::atoi(value().c_str());
     else if (a == "--print")
       options.print = true;
     else
