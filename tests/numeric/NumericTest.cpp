@@ -155,6 +155,7 @@ bool mutations(Device &device, Oracle &oracle, const Options &options) {
   for (uint64_t seed = options.first; seed < options.end; ++seed) {
     RandomGraphOptions random = options.random;
     random.maxNodes = 6;
+    random.structures = false;
     random.transcendental = seed % 2 == 0; // where they are, a result may be off by some places
     Case c = withRandomData(randomGraph(seed, random), seed);
     GraphSpec broken = c.spec;

@@ -22,7 +22,7 @@ public:
   static Result<std::unique_ptr<Device>> create(const std::string &target);
 
   virtual Result<std::unique_ptr<Module>> compile(const GraphSpec &) = 0;
-  /// `offset`: every tensor starts one element behind a multiple of 256 bytes. Code::Device with the tensor's name where a
+  /// `offset`: tensors start one, two, three, four or eight elements behind a multiple of 256 bytes, few at one. Code::Device with the tensor's name where a
   /// kernel wrote outside of it.
   virtual Result<std::vector<HostTensor>> run(Module &, const std::vector<HostTensor> &inputs,
                                               const std::vector<HostTensor> &parameters, bool offset) = 0;

@@ -114,12 +114,19 @@ private:
   Shape factor(int64_t elements);
   bool step();
   bool layout(size_t v);
+  std::string arithmetic() { return rng.pick(std::vector<std::string>{"add", "sub", "mul", "maximum", "minimum"}); }
+  void butterflies();
+  void many();
+  void pressure();
+  void broadcastChain();
+  void equalPieces();
 
   Rng rng;
   const RandomGraphOptions &options;
   GraphSpec spec;
   std::vector<Val> values;
   std::map<std::string, size_t> byName;
+  size_t current = 0; ///< the end of the main chain
   std::vector<std::string> unaryOps, binaryOps;
   std::vector<DType> dtypes;
 };
@@ -157,13 +164,11 @@ size_t Generator::newInput(DType dtype, Shape shape) {
   return values.size() - 1;
 }
 
-/// Recent values are likelier, so that chains grow; sharing makes diamonds.
+/// Mostly the value that the last ones led to, so that graphs grow deep; sharing of others makes diamonds.
 size_t Generator::pickValue() {
-  if (rng.chance(3))
+  if (rng.chance(2))
     return newInput(anyType(true), randomShape());
-  auto n = static_cast<int64_t>(values.size());
-  int64_t latest = spec.nodes.empty() ? n - 1 : static_cast<int64_t>(byName.at(spec.nodes.back().outputs[0]));
-  return static_cast<size_t>(rng.chance(75) ? latest - rng.below(std::min<int64_t>(latest + 1, 3)) : rng.below(n));
+  return rng.chance(70) ? current : static_cast<size_t>(rng.below(static_cast<int64_t>(values.size())));
 }
 
 std::optional<size_t> Generator::tryEmit(const std::string &op, std::vector<OperandSpec> operands, Attributes attrs) {
@@ -186,7 +191,12 @@ std::optional<size_t> Generator::tryEmit(const std::string &op, std::vector<Oper
   node.attrs = std::move(attrs);
   byName[node.outputs[0]] = values.size();
   values.push_back({node.outputs[0], type});
+  bool goesOn = false;
+  for (const OperandSpec &o : node.inputs)
+    goesOn |= !o.literal && o.name == values[current].name;
   spec.nodes.push_back(std::move(node));
+  if (goesOn || rng.chance(4))
+    current = values.size() - 1;
   return values.size() - 1;
 }
 
@@ -418,20 +428,122 @@ bool Generator::step() {
   return tryEmit(rng.pick(binaryOps), {a, b}).has_value();
 }
 
+/// y = x op moved(x), again and again: twice as many distinct indices a level, until a planner must write something down.
+void Generator::butterflies() {
+  current = newInput(rng.chance(60) ? DType::F32 : rng.pick(dtypes), rng.chance(50) ? Shape{rng.range(9, 40), rng.range(9, 40)} : Shape{rng.range(30, 700)});
+  for (int64_t level = rng.range(4, 13); level > 0; --level) {
+    const std::string x = values[current].name;
+    const Shape shape = values[current].type.shape;
+    int64_t d = rng.below(static_cast<int64_t>(shape.size())), by = rng.range(1, 7);
+    std::optional<size_t> moved;
+    if (rng.chance(30)) {
+      moved = tryEmit("flip", {{x, {}}}, {{"dims", list({d})}});
+    } else if (shape[static_cast<size_t>(d)] > by) { // rolled, or shifted with something that comes in
+      auto first = tryEmit("slice", {{x, {}}}, {{"dim", integer(d)}, {"start", integer(by)}});
+      if (!first)
+        continue;
+      std::string rest = values[*first].name;
+      if (rng.chance(50)) {
+        Shape low(shape.size(), 0), high(shape.size(), 0);
+        (rng.chance(50) ? low : high)[static_cast<size_t>(d)] = by;
+        moved = tryEmit("pad", {{rest, {}}}, {{"low", list(low)}, {"high", list(high)}, {"value", Scalar{Scalar::Int, 1, 0}}});
+      } else if (auto head = tryEmit("slice", {{x, {}}}, {{"dim", integer(d)}, {"end", integer(by)}})) {
+        moved = tryEmit("cat", {{rest, {}}, tensor(*head)}, {{"dim", integer(d)}});
+      }
+    }
+    if (moved)
+      if (auto y = tryEmit(arithmetic(), {{x, {}}, tensor(*moved)}))
+        current = *y;
+  }
+}
+
+/// More tensors than a launch takes.
+void Generator::many() {
+  Shape shape{rng.range(1, 40)};
+  DType type = rng.chance(50) ? DType::F32 : DType::I32;
+  current = newInput(type, shape);
+  for (int64_t n = rng.range(500, 560); n > 0; --n) {
+    size_t x = newInput(type, shape);
+    if (auto y = tryEmit(arithmetic(), {tensor(current), tensor(x)}))
+      current = *y;
+  }
+}
+
+/// Many values that are all needed to the end.
+void Generator::pressure() {
+  Shape shape{rng.range(1, 300)};
+  size_t x = newInput(DType::F32, shape);
+  std::vector<size_t> live;
+  for (int64_t n = rng.range(40, 240); n > 0; --n)
+    if (auto y = tryEmit("mul", {tensor(live.empty() ? x : live.back()), literal({Scalar::Float, 0, 1 + rng.unit() / 64})}))
+      live.push_back(*y);
+  current = live.front();
+  for (size_t i = 1; i < live.size(); ++i) // the oldest first: each is live until here
+    if (auto y = tryEmit(arithmetic(), {tensor(current), tensor(live[i])}))
+      current = *y;
+}
+
+/// Costly functions of a small tensor, which is then spread over a large one.
+void Generator::broadcastChain() {
+  int64_t inner = rng.range(3, 70), outer = options.maxElements / inner;
+  bool row = rng.chance(50);
+  current = newInput(DType::F32, row ? Shape{inner} : Shape{inner, 1});
+  static const std::vector<std::string> costly = {"sin", "exp", "tanh", "erf", "gelu", "log1p", "softplus", "floor", "square"};
+  for (int64_t n = rng.range(4, 14); n > 0; --n)
+    if (std::string op = rng.pick(costly); std::find(unaryOps.begin(), unaryOps.end(), op) != unaryOps.end())
+      if (auto y = tryEmit(op, {tensor(current)}))
+        current = *y;
+  size_t large = newInput(rng.chance(50) ? DType::F32 : rng.pick(dtypes), row ? Shape{outer, inner} : Shape{inner, outer});
+  if (auto y = tryEmit(arithmetic(), {tensor(current), tensor(large)}))
+    current = *y;
+}
+
+/// A cat of pieces of one size, whose parts are computed from each other's operands, as rotary embeddings do.
+void Generator::equalPieces() {
+  static const std::vector<int64_t> extents = {1, 2, 4, 8, 16, 32, 64, 7, 12};
+  Shape shape;
+  for (int64_t r = rng.range(1, 4); r > 0; --r)
+    shape.push_back(rng.pick(extents) > 8 && r > 2 ? 2 : rng.pick(extents));
+  DType type = rng.pick(dtypes);
+  size_t x = newInput(type, shape), y = newInput(type, rng.chance(50) ? shape : broadcastable(shape));
+  std::vector<OperandSpec> pieces;
+  for (int64_t n = rng.range(2, 8); n > 0; --n) {
+    auto p = tryEmit(arithmetic(), {tensor(x), rng.chance(70) ? tensor(y) : tensor(x)});
+    if (p && values[*p].type.shape == shape && rng.chance(50))
+      p = tryEmit("add", {tensor(*p), literal({Scalar::Int, n, 0})});
+    pieces.push_back(p && values[*p].type == values[x].type ? tensor(*p) : tensor(x));
+  }
+  if (auto z = tryEmit("cat", pieces, {{"dim", integer(rng.below(static_cast<int64_t>(shape.size())))}}))
+    current = *z;
+}
+
 GraphSpec Generator::run() {
   spec.name = "random";
   spec.strict = options.numerics == RandomGraphOptions::Either ? rng.chance(50) : options.numerics == RandomGraphOptions::Strict;
-  newInput(anyType(true), randomShape());
-  // Many small graphs, some long ones.
-  int64_t span = options.maxNodes - options.minNodes + 1;
-  auto wanted = static_cast<size_t>(options.minNodes + std::min(rng.below(span), rng.below(span)));
+  current = newInput(anyType(true), randomShape());
+  int64_t span = options.maxNodes - options.minNodes + 1, shape = rng.below(options.structures ? 200 : 1);
+  auto wanted = static_cast<size_t>(options.minNodes + std::min(rng.below(span), rng.below(span))); // many small, some long
+  // Some start as what a planner must take apart; whatever follows is built on that.
+  if (shape >= 180)
+    wanted = spec.nodes.size() + static_cast<size_t>(rng.below(5));
+  if (shape >= 199)
+    many();
+  else if (shape >= 195)
+    pressure();
+  else if (shape >= 190)
+    butterflies();
+  else if (shape >= 185)
+    broadcastChain();
+  else if (shape >= 180)
+    equalPieces();
+  wanted += shape >= 180 ? spec.nodes.size() : 0;
   for (int tries = 0; spec.nodes.size() < wanted && tries < 2000; ++tries)
     step();
   std::vector<std::string> results;
   for (const NodeSpec &n : spec.nodes)
     results.push_back(n.outputs[0]);
   if (!results.empty())
-    spec.outputs.push_back(results.back());
+    spec.outputs.push_back(values[current].name);
   for (int64_t more = rng.below(4); more > 0 && !results.empty(); --more)
     spec.outputs.push_back(rng.pick(results));
   if (spec.outputs.empty() || rng.chance(8))

@@ -15,6 +15,7 @@ struct RandomGraphOptions {
   int64_t maxElements = 6000; ///< of any tensor
   bool transcendental = true; ///< exp, sin, pow, div on floats ...
   bool sixteenBits = true;    ///< f16 and bf16
+  bool structures = true;     ///< one graph in ten starts as something that a planner must take apart
 };
 
 /// A valid graph (it resolves), the same for the same seed and options.
