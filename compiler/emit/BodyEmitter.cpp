@@ -77,6 +77,7 @@ Lane BodyEmitter::fromMemory(Value loaded, DType t) {
   if (t == DType::Bool)
     return makeRaw(arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, loaded, constInt(0, loaded)), t);
   Lane lane = makeRaw(loaded, t);
+  plainNans &= t != DType::F32 && t != DType::F16;
   if (t == DType::F32)
     lane.wide = loaded;
   return lane;
@@ -88,7 +89,7 @@ Value BodyEmitter::toMemory(Lane &lane, DType t) {
   if (t == DType::F32)
     return wide(lane);
   if (!lane.raw)
-    lane.raw = narrowFloat(b, loc, lane.wide, t, true, target);
+    lane.raw = narrowFloat(b, loc, lane.wide, t, true, target, plainNans);
   return lane.raw;
 }
 
@@ -103,12 +104,18 @@ Lane BodyEmitter::makeFloat(Value f32, DType t) {
     return {t, f32, f32, {}};
   if (!strict)
     return {t, {}, f32, {}};
-  return {t, narrowFloat(b, loc, f32, t, true, target), {}, {}};
+  return {t, narrowFloat(b, loc, f32, t, true, target, plainNans), {}, {}};
+}
+
+/// With the NaN that has no payload for every NaN.
+static float literalF32(const Scalar &s) {
+  double d = s.asDouble();
+  return std::isnan(d) ? NAN : static_cast<float>(d);
 }
 
 Lane BodyEmitter::constant(Scalar s, DType t) {
   if (isFloat(t)) {
-    Value f = arith::ConstantOp::create(b, loc, b.getF32FloatAttr(static_cast<float>(s.asDouble())));
+    Value f = arith::ConstantOp::create(b, loc, b.getF32FloatAttr(literalF32(s)));
     if (t == DType::F32)
       return {t, f, f, {}};
     Value raw = narrowFloat(b, loc, f, t, true, target);
@@ -123,7 +130,7 @@ Lane BodyEmitter::constant(Scalar s, DType t) {
 
 Value BodyEmitter::floatOf(Lane &lane) {
   if (lane.literal)
-    return arith::ConstantOp::create(b, loc, b.getF32FloatAttr(static_cast<float>(lane.literal->asDouble())));
+    return arith::ConstantOp::create(b, loc, b.getF32FloatAttr(literalF32(*lane.literal)));
   if (isFloat(lane.dtype))
     return wide(lane);
   Type type = withElement(lane.raw.getType(), b.getF32Type());
@@ -245,7 +252,7 @@ Lane BodyEmitter::cast(Lane x, DType to, bool saturate) {
     Value f = narrow && wideInteger ? intToFloatForNarrowing(x.raw, true) : floatOf(x);
     if (!narrow)
       return {to, f, f, {}};
-    return makeRaw(narrowFloat(b, loc, f, to, saturate, target), to);
+    return makeRaw(narrowFloat(b, loc, f, to, saturate, target, plainNans), to);
   }
   if (isFloat(x.dtype))
     return makeRaw(floatToInt(wide(x), to), to);

@@ -77,6 +77,9 @@ private:
   MathTarget target;
   bool strict;
   bool inner = false; ///< of the op being emitted
+  /// No NaN that a value here can be has bits beyond those of a bf16: there was no load of another float with room for
+  /// more. (An operation hands on the payload of an operand's NaN; one that it makes itself has none.)
+  bool plainNans = true;
 };
 
 } // namespace rl::emit

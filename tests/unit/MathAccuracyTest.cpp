@@ -96,6 +96,98 @@ TEST_P(MathAccuracy, SixteenBits) {
   }
 }
 
+// As in a fused kernel: operands of f32 precision, the result rounded to 16 bits later.
+TEST_P(MathAccuracy, FusedSixteenBits) {
+  for (DType type : {DType::F16, DType::BF16}) {
+    Points p = pointsFor(fn);
+    std::vector<float> out(p.x.size(), -7.0f);
+    Jit::Kernel k = kernel(vectors(), {KernelSpec::Fused, fn, type});
+    ASSERT_TRUE(k);
+    k(p.x.data(), p.y.data(), out.data(), static_cast<int64_t>(out.size()));
+    Tally t = judgeRounded(fn, type, p, out);
+    EXPECT_LE(t.misrounded * 1000, t.points) << t.worst;
+    EXPECT_LE(t.maxSteps, 1) << t.worst;
+    if (printTable())
+      std::printf("| %s | fused %s | %ld of %ld, %ld step | %s\n", mathName(fn), dtypeName(type), long(t.misrounded),
+                  long(t.points), long(t.maxSteps), t.worst.c_str());
+  }
+}
+
+// A bf16 value that is not rounded errs by 2^-11 at most where that is more than its own last place, and is what it
+// should be in kind: NaN, infinity, sign.
+TEST_P(MathAccuracy, UnroundedBF16) {
+  if (mathArity(fn) != 1)
+    GTEST_SKIP() << "binary functions have no form of their own";
+  Points p = pointsFor(fn);
+  std::vector<float> out(p.x.size(), -7.0f);
+  Jit::Kernel k = kernel(vectors(), {KernelSpec::Inner, fn, DType::BF16});
+  ASSERT_TRUE(k);
+  k(p.x.data(), nullptr, out.data(), static_cast<int64_t>(out.size()));
+  double largest = 0;
+  for (size_t i = 0; i < out.size(); ++i) {
+    double want = reference(fn, p.x[i], 0), got = out[i];
+    if (std::isnan(want) || std::isnan(got)) {
+      ASSERT_EQ(std::isnan(want), std::isnan(got)) << mathName(fn) << " of " << p.x[i] << " = " << got;
+      continue;
+    }
+    ASSERT_EQ(std::signbit(want), std::signbit(got)) << mathName(fn) << " of " << p.x[i] << " = " << got;
+    if (std::fabs(want) > 3.3e38 || std::fabs(want) < 0x1p-133)
+      continue; // infinite or zero in bf16
+    double error = std::fabs(got - want) / std::fmax(std::fabs(want), 0x1p-126);
+    largest = std::fmax(largest, error);
+    ASSERT_LE(error, 0x1p-11) << mathName(fn) << " of " << p.x[i] << " = " << got << ", not " << want;
+  }
+  if (printTable())
+    std::printf("| %s | unrounded bf16 | 2^%.1f\n", mathName(fn), std::log2(largest));
+}
+
+// What else is counted on in the middle of a chain: a limit that is reached is reached to the bit, and never passed.
+TEST(MathExpansion, ShortFormsReachTheirLimits) {
+  if (!__builtin_cpu_supports("x86-64-v3"))
+    GTEST_SKIP() << "needs AVX2, FMA and F16C";
+  constexpr float inf = std::numeric_limits<float>::infinity();
+  auto values = [](const KernelSpec &spec, std::vector<float> x) {
+    x.resize((x.size() + 7) / 8 * 8);
+    std::vector<float> out(x.size());
+    kernel(vectors(), spec)(x.data(), nullptr, out.data(), static_cast<int64_t>(x.size()));
+    return out;
+  };
+  std::vector<KernelSpec> forms = {{KernelSpec::Fused, MathFn::Exp, DType::F16},
+                                   {KernelSpec::Fused, MathFn::Exp, DType::BF16},
+                                   {KernelSpec::Inner, MathFn::Exp, DType::BF16}};
+  for (KernelSpec spec : forms) {
+    auto at = [&](MathFn fn, float x) {
+      spec.fn = fn;
+      return values(spec, {x})[0];
+    };
+    EXPECT_EQ(at(MathFn::Exp, -inf), 0.0f) << spec.name();
+    EXPECT_EQ(at(MathFn::Exp, inf), inf) << spec.name();
+    EXPECT_EQ(at(MathFn::Exp, 0.0f), 1.0f) << spec.name();
+    EXPECT_EQ(at(MathFn::Exp2, -inf), 0.0f) << spec.name();
+    EXPECT_EQ(at(MathFn::Exp2, inf), inf) << spec.name();
+    EXPECT_EQ(at(MathFn::Exp2, 10.0f), 1024.0f) << spec.name();
+    EXPECT_EQ(at(MathFn::Sigmoid, -inf), 0.0f) << spec.name();
+    EXPECT_EQ(at(MathFn::Sigmoid, inf), 1.0f) << spec.name();
+    EXPECT_EQ(at(MathFn::Sigmoid, 0.0f), 0.5f) << spec.name();
+    EXPECT_EQ(at(MathFn::Softplus, -inf), 0.0f) << spec.name();
+    for (float x : {3.0f, 1000.0f, 1e30f, inf}) {
+      if (x > 10) {
+        EXPECT_EQ(at(MathFn::Tanh, x), 1.0f) << spec.name();
+        EXPECT_EQ(at(MathFn::Tanh, -x), -1.0f) << spec.name();
+      }
+      EXPECT_LE(at(MathFn::Silu, x), x) << spec.name();
+      EXPECT_LE(at(MathFn::GeluErf, x), x) << spec.name();
+      EXPECT_LE(at(MathFn::GeluTanh, x), x) << spec.name();
+    }
+    spec.fn = MathFn::Tanh;
+    std::vector<float> x;
+    for (uint32_t b = std::bit_cast<uint32_t>(2.0f); b < std::bit_cast<uint32_t>(8.0f); ++b)
+      x.push_back(std::bit_cast<float>(b));
+    for (float y : values(spec, x))
+      ASSERT_LE(y, 1.0f) << spec.name();
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(All, MathAccuracy, testing::Range(0, kMathFnCount),
                          [](const auto &info) { return std::string(mathName(static_cast<MathFn>(info.param))); });
 

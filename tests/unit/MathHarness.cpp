@@ -47,6 +47,7 @@ std::string KernelSpec::name() const {
   switch (kind) {
   case Math: return std::string(mathName(fn)) + "_" + type + tail;
   case Fused: return std::string(mathName(fn)) + "_for_" + type + tail;
+  case Inner: return std::string(mathName(fn)) + "_inner_" + type + tail;
   case Widen: return "widen_" + type + tail;
   case Narrow: return "narrow_" + type + (saturate ? "_sat" : "_nosat") + tail;
   }
@@ -60,6 +61,8 @@ std::vector<KernelSpec> allKernels(int lanes) {
       specs.push_back({KernelSpec::Math, static_cast<MathFn>(fn), t, true, lanes});
       if (t != DType::F32)
         specs.push_back({KernelSpec::Fused, static_cast<MathFn>(fn), t, true, lanes});
+      if (t == DType::BF16)
+        specs.push_back({KernelSpec::Inner, static_cast<MathFn>(fn), t, true, lanes});
     }
   for (DType t : {DType::F16, DType::BF16, DType::F8E4M3, DType::F8E5M2, DType::F8E8M0}) {
     specs.push_back({KernelSpec::Widen, MathFn::Exp, t, true, lanes});
@@ -98,18 +101,19 @@ struct Builder {
   /// The body for elements [index, index + lanes).
   void emitBody(const KernelSpec &k, Value a, Value bb, Value out, Value index) {
     DType in = k.dtype, to = k.dtype;
-    if (k.kind == KernelSpec::Fused)
+    if (k.kind == KernelSpec::Fused || k.kind == KernelSpec::Inner)
       in = to = DType::F32;
     else if (k.kind == KernelSpec::Widen)
       to = DType::F32;
     else if (k.kind == KernelSpec::Narrow)
       in = DType::F32;
     Value x = load(a, index, in, k.lanes);
-    if (k.kind == KernelSpec::Math || k.kind == KernelSpec::Fused) {
+    if (k.kind == KernelSpec::Math || k.kind == KernelSpec::Fused || k.kind == KernelSpec::Inner) {
       SmallVector<Value> args = {x};
       if (mathArity(k.fn) == 2)
         args.push_back(load(bb, index, in, k.lanes));
-      Rounding rounding = k.dtype == DType::F16    ? Rounding::F16
+      Rounding rounding = k.kind == KernelSpec::Inner ? Rounding::BF16Inner
+                          : k.dtype == DType::F16     ? Rounding::F16
                           : k.dtype == DType::BF16 ? Rounding::BF16
                                                    : Rounding::F32;
       x = expandMath(b, loc, k.fn, args, rounding, target);

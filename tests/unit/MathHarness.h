@@ -21,6 +21,7 @@ struct KernelSpec {
   enum Kind {
     Math,  ///< out[i] = fn(a[i], b[i]) on arrays of dtype, computed in f32; unary functions do not read b
     Fused, ///< the same on f32 arrays, though for a result rounded to dtype (F16 or BF16): what a fused kernel computes
+    Inner, ///< as Fused, for a bf16 result that is not rounded at all
     Widen, ///< f32 out[i] = a[i] of dtype
     Narrow ///< dtype out[i] = f32 a[i]
   };
@@ -35,7 +36,7 @@ struct KernelSpec {
 
 inline constexpr int kMathFnCount = static_cast<int>(MathFn::FloorDivide) + 1;
 
-/// Every function on f32, f16 and bf16, the latter two also fused; every widening and narrowing.
+/// Every function on f32, f16 and bf16, the latter two also fused, bf16 also unrounded; every widening and narrowing.
 std::vector<KernelSpec> allKernels(int lanes);
 
 /// Kernels compiled for this machine as x86-64-v3, with LLVM's O2 and no contraction.

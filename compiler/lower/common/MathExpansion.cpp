@@ -1,8 +1,8 @@
 // Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Chooses the form of each function: one in f32 arithmetic, the same on every target, and for some one on the GPU's
-// special function unit where the result is rounded to 16 bits.
+// Chooses the form of each function: one in f32 arithmetic, the same on every target, and for some a shorter one where
+// the result is rounded to 16 bits: on the GPU by its special function unit, on the CPU by fewer operations.
 #include "compiler/lower/common/MathExpansion.h"
 #include "compiler/lower/common/MathExpansionBuilder.h"
 
@@ -37,6 +37,23 @@ static mathx::F expandFor16Bits(MathFn fn, llvm::ArrayRef<mathx::F> a, bool bf16
   case MathFn::Erf: return erf16(x);
   case MathFn::GeluErf: return geluErf16(x, bf16);
   case MathFn::GeluTanh: return geluTanh16(x, bf16);
+  default: return {};
+  }
+}
+
+/// The form for the CPU and 16-bit results, or an empty value where there is none.
+static mathx::F expandFor16BitsCpu(MathFn fn, mathx::F x, Rounding rounding) {
+  using namespace mathx;
+  switch (fn) {
+  case MathFn::Exp: return expCpu16(x, rounding);
+  case MathFn::Exp2: return exp2Cpu16(x, rounding);
+  case MathFn::Tanh: return tanhCpu16(x, rounding);
+  case MathFn::Sigmoid: return sigmoidCpu16(x, rounding);
+  case MathFn::Silu: return siluCpu16(x, rounding);
+  case MathFn::Softplus: return softplusCpu16(x, rounding);
+  case MathFn::Erf: return rounding == Rounding::F16 ? F() : erfCpu16(x);
+  case MathFn::GeluErf: return geluErfCpu16(x, rounding);
+  case MathFn::GeluTanh: return geluTanhCpu16(x, rounding);
   default: return {};
   }
 }
@@ -85,8 +102,10 @@ Value expandMath(OpBuilder &builder, Location loc, MathFn fn, ValueRange args, R
   // The hardware's tanh errs by 2^-11 (PTX ISA, tanh.approx.f32): not enough to round from, enough to compute on with.
   if (target.nvptx && rounding == Rounding::BF16Inner && fn == MathFn::Tanh)
     return emitter.perLaneAsm("tanh.approx.f32 $0, $1;", operands[0]).value;
-  if (target.nvptx && rounding != Rounding::F32)
-    if (mathx::F fast = expandFor16Bits(fn, operands, rounding != Rounding::F16); fast.value)
+  if (rounding != Rounding::F32)
+    if (mathx::F fast = target.nvptx ? expandFor16Bits(fn, operands, rounding != Rounding::F16)
+                                     : expandFor16BitsCpu(fn, operands[0], rounding);
+        fast.value)
       return fast.value;
   return expandF32(fn, operands).value;
 }

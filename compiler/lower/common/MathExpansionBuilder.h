@@ -180,4 +180,15 @@ F erf16(F x);
 F geluErf16(F x, bool bf16);
 F geluTanh16(F x, bool bf16);
 
+// The forms for the CPU where the result is rounded to 16 bits.
+F expCpu16(F x, Rounding r);
+F exp2Cpu16(F x, Rounding r);
+F tanhCpu16(F x, Rounding r);
+F sigmoidCpu16(F x, Rounding r);
+F siluCpu16(F x, Rounding r);
+F softplusCpu16(F x, Rounding r);
+F erfCpu16(F x); ///< for bf16
+F geluErfCpu16(F x, Rounding r);
+F geluTanhCpu16(F x, Rounding r);
+
 } // namespace rl::mathx

@@ -131,10 +131,10 @@ I roundToCode(F x, int manBits, int bias, int32_t last, int32_t beyond, int32_t 
   return withSign(code, b, 24, 0x80);
 }
 
-I narrowBF16(F x) {
+I narrowBF16(F x, bool plainNans) {
   I b = bits(x);
   I rounded = shrU(b + (shrU(b, 16) & 1) + 0x7fff, 16);
-  return select(isNan(x), shrU(b, 16) | 0x40, rounded);
+  return plainNans ? rounded : select(isNan(x), shrU(b, 16) | 0x40, rounded);
 }
 
 I narrowE8M0(F x) {
@@ -174,14 +174,15 @@ Value widenFloat(OpBuilder &builder, Location loc, Value storage, DType from, co
   }
 }
 
-Value narrowFloat(OpBuilder &builder, Location loc, Value f32, DType to, bool saturate, const MathTarget &target) {
+Value narrowFloat(OpBuilder &builder, Location loc, Value f32, DType to, bool saturate, const MathTarget &target,
+                  bool plainNans) {
   Emitter em(builder, loc, f32.getType(), target);
   F x = em.wrap(f32);
   switch (to) {
   case DType::BF16:
     if (target.nvptx && target.sm >= 80)
       return truncateTo(x, builder.getBF16Type());
-    return cut(narrowBF16(x), 16);
+    return cut(narrowBF16(x, plainNans), 16);
   case DType::F16: return truncateTo(x, builder.getF16Type());
   case DType::F8E4M3:
   case DType::F8E5M2: {
