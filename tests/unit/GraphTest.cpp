@@ -603,7 +603,8 @@ TEST(Resolve, LargeGraphs) {
     ASSERT_TRUE(graph) << graph.error().str();
     EXPECT_EQ(graph->nodes.size(), 100000u);
     EXPECT_EQ(graph->nodes.front().specIndex, backwards ? 99999u : 0u);
-    EXPECT_LT(ms, 5000) << "some hundred times what it takes";
+    // A busy machine and the sanitizers may take ten times as long each.
+    EXPECT_LT(ms, 30000) << "some hundred times what it takes";
     RecordProperty(backwards ? "backwards_us" : "forwards_us", static_cast<int>(ms * 1000));
   }
   // A ring of all of them.

@@ -105,10 +105,10 @@ void expectHolds(const rl::Graph &graph, func::FuncOp function) {
   ASSERT_EQ(function.getNumArguments(), arguments.size());
   ASSERT_EQ(function.getNumResults(), graph.outputs.size());
   EXPECT_EQ(function->hasAttr(kStrictAttr), graph.strict);
-  std::vector<Value> values(graph.values.size());
+  std::vector<mlir::Value> values(graph.values.size());
   for (size_t i = 0; i < arguments.size(); ++i) {
     const rl::Value &value = graph.values[arguments[i]];
-    Value argument = values[arguments[i]] = function.getArgument(i);
+    mlir::Value argument = values[arguments[i]] = function.getArgument(i);
     EXPECT_EQ(valueName(argument).str(), value.name);
     EXPECT_TRUE(toTensorType(argument.getType()) == value.type);
     EXPECT_EQ(function.getArgAttr(i, kParameterAttr) != nullptr, value.kind == rl::Value::Parameter);
