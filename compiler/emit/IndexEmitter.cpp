@@ -23,6 +23,9 @@ IndexEmitter::IndexEmitter(OpBuilder &b, Location loc, const Trace &trace) : b(b
       for (const Condition &c : p.conditions)
         narrow &= c.expr.fits32() && c.hi < INT32_MAX && c.lo > INT32_MIN;
   }
+  for (const std::vector<Condition> &guard : trace.guards)
+    for (const Condition &c : guard)
+      narrow &= c.expr.fits32() && c.hi < INT32_MAX && c.lo > INT32_MIN;
   for (const TraceStore &s : trace.stores)
     narrow &= s.linear.fits32();
   type = narrow ? b.getI32Type() : b.getI64Type();

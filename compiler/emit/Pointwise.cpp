@@ -47,16 +47,30 @@ public:
   }
 
   void emitRest() {
+    // Few results are stored together at the end, behind all loads. Many are stored as soon as they are there, so that they do
+    // not occupy registers.
+    constexpr size_t kStoredTogether = 8;
+    bool atOnce = trace.stores.size() > kStoredTogether;
+    if (atOnce) {
+      storesOf.resize(trace.instances.size());
+      for (const TraceStore &store : trace.stores)
+        storesOf[store.instance].push_back(&store);
+    }
     emitScope(0);
-    for (const TraceStore &store : trace.stores)
-      emitStore(store);
+    if (!atOnce)
+      for (const TraceStore &store : trace.stores)
+        emitStore(store);
   }
 
 private:
   void emitScope(uint32_t scope) {
-    for (uint32_t i : trace.scopes[scope].order)
+    for (uint32_t i : trace.scopes[scope].order) {
       if (!lanes[i].raw && !lanes[i].wide)
-        lanes[i] = emitInstance(trace.instances[i], !stored[i]);
+        setLane(i, emitInstance(trace.instances[i], !stored[i]));
+      if (!storesOf.empty())
+        for (const TraceStore *store : storesOf[i])
+          emitStore(*store);
+    }
   }
 
   Lane emitInstance(const Instance &in, bool inner) {
@@ -89,8 +103,11 @@ private:
     Lane result = body.emit(node, operands, type, inner);
     // A widened operand is kept for its other users.
     for (auto [o, i, lane] : llvm::zip(node.inputs, in.operands, operands))
-      if (!o.isLiteral() && !lanes[i].wide && lane.wide && definedHere(lane.wide))
-        lanes[i].wide = lane.wide;
+      if (!o.isLiteral() && !lanes[i].wide && lane.wide && definedHere(lane.wide)) {
+        Lane both = lanes[i];
+        both.wide = lane.wide;
+        setLane(i, std::move(both));
+      }
     return result;
   }
 
@@ -212,7 +229,7 @@ private:
     bool raw = yieldsRaw(in, type);
     Value result;
     if (in.branches) {
-      result = emitBranch(in, 0, node, type, raw);
+      result = emitBranch(in, 0, in.pieces.size() - 1, node, type, raw, areOrdered(in.pieces));
     } else {
       result = pieceValue(in, in.pieces.back(), node, type, raw);
       for (size_t i = in.pieces.size() - 1; i-- > 0;) {
@@ -230,37 +247,64 @@ private:
     return raw ? Lane{type, result, {}, {}} : Lane{type, {}, result, {}};
   }
 
-  Value emitBranch(const Instance &in, size_t i, const Node &node, DType type, bool raw) {
-    const Instance::Piece &piece = in.pieces[i];
-    auto evaluate = [&] {
-      if (piece.instance != kNone)
-        emitScope(piece.scope);
-      return pieceValue(in, piece, node, type, raw);
-    };
-    if (i + 1 == in.pieces.size())
-      return evaluate();
+  /// Whether the pieces lie one after the other along one index, so that one comparison halves those in question.
+  static bool areOrdered(const std::vector<Instance::Piece> &pieces) {
+    for (size_t i = 0; i + 1 < pieces.size(); ++i) {
+      if (pieces[i].conditions.size() != 1)
+        return false;
+      const Condition &c = pieces[i].conditions[0];
+      if (i > 0) {
+        const Condition &before = pieces[i - 1].conditions[0];
+        if (c.expr != before.expr || c.lo < before.hi)
+          return false;
+      }
+    }
+    return true;
+  }
+
+  /// Branches to one of the pieces first .. last: by binary search where they are ordered, else one after the other.
+  Value emitBranch(const Instance &in, size_t first, size_t last, const Node &node, DType type, bool raw, bool ordered) {
+    if (first == last) {
+      if (in.pieces[first].instance != kNone)
+        emitScope(in.pieces[first].scope);
+      return pieceValue(in, in.pieces[first], node, type, raw);
+    }
+    size_t middle = ordered ? first + (last - first) / 2 : first;
     Value cond;
-    for (const Condition &c : piece.conditions) {
-      Value one = indices.condition(c, false);
-      cond = cond ? arith::AndIOp::create(b, loc, cond, one).getResult() : one;
+    if (ordered) {
+      const Condition &c = in.pieces[middle].conditions[0];
+      cond = indices.condition({c.expr, in.pieces[first].conditions[0].lo, c.hi}, false);
+    } else {
+      for (const Condition &c : in.pieces[first].conditions) {
+        Value one = indices.condition(c, false);
+        cond = cond ? arith::AndIOp::create(b, loc, cond, one).getResult() : one;
+      }
     }
     Type element = raw ? (type == DType::Bool ? b.getI1Type() : body.memoryType(type)) : Type(b.getF32Type());
     Type resultType = in.uniform || trace.lanes == 1 ? element : VectorType::get({trace.lanes}, element);
     auto branch = scf::IfOp::create(b, loc, TypeRange{resultType}, cond, /*withElseRegion=*/true);
-    auto region = [&](Block *block, auto make) {
+    auto region = [&](Block *block, size_t from, size_t to) {
       OpBuilder::InsertionGuard guard(b);
       b.setInsertionPointToStart(block);
       // What is widened or indexed inside a branch is not there outside of it.
-      auto saved = lanes;
+      size_t mark = undo.size();
+      ++branchDepth;
       indices.push();
-      Value v = make();
-      scf::YieldOp::create(b, loc, v);
+      scf::YieldOp::create(b, loc, emitBranch(in, from, to, node, type, raw, ordered));
       indices.pop();
-      lanes = std::move(saved);
+      --branchDepth;
+      for (; undo.size() > mark; undo.pop_back())
+        lanes[undo.back().first] = std::move(undo.back().second);
     };
-    region(branch.thenBlock(), evaluate);
-    region(branch.elseBlock(), [&] { return emitBranch(in, i + 1, node, type, raw); });
+    region(branch.thenBlock(), first, middle);
+    region(branch.elseBlock(), middle + 1, last);
     return branch.getResult(0);
+  }
+
+  void setLane(uint32_t i, Lane lane) {
+    if (branchDepth > 0)
+      undo.push_back({i, std::move(lanes[i])});
+    lanes[i] = std::move(lane);
   }
 
   OpBuilder &b;
@@ -273,8 +317,11 @@ private:
   BodyEmitter body;
   IndexEmitter indices;
   std::unordered_map<ValueId, Value> pointers;
-  std::vector<Lane> lanes;
+  std::vector<Lane> lanes; ///< by instance; set through setLane
+  std::vector<std::pair<uint32_t, Lane>> undo; ///< what lanes set within the open branches were before
+  int branchDepth = 0;
   std::vector<bool> stored;
+  std::vector<std::vector<const TraceStore *>> storesOf; ///< by instance, where they are written at once
 };
 
 } // namespace

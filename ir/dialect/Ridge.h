@@ -25,6 +25,8 @@ inline constexpr llvm::StringLiteral kNameAttr = "ridge.name";           ///< op
 inline constexpr llvm::StringLiteral kNodeAttr = "ridge.node";           ///< op: i64, place in GraphSpec::nodes
 inline constexpr llvm::StringLiteral kSourceAttr = "ridge.source";       ///< op: string
 inline constexpr llvm::StringLiteral kPrecisionAttr = "ridge.precision"; ///< op: type
+/// Function that is grouped: i64, what its ops would move as a kernel each.
+inline constexpr llvm::StringLiteral kUnfusedBytesAttr = "ridge.bytes_unfused";
 
 /// The element type of the format that `type` is, if it is one. i8 is signless, u8 is ui8, bool is i1.
 std::optional<rl::DType> toDType(Type type);

@@ -534,22 +534,18 @@ Expr Context::restrict(Expr e, int64_t extent) {
   if (auto it = restrictions.find(key); it != restrictions.end())
     return it->second;
   int d = addDim(extent);
-  dimTable[static_cast<size_t>(d)].definition = e;
+  dimTable[static_cast<size_t>(d)].definition = expand(e); // in plain dimensions: chains of restrictions stay flat
   Expr result = dim(d);
   restrictions.emplace(key, result);
   return result;
 }
 
 Expr Context::expand(Expr e) {
-  while (true) {
-    Substitution with;
-    for (int d : e.dims())
-      if (Expr definition = dimTable[static_cast<size_t>(d)].definition)
-        with.emplace_back(d, definition);
-    if (with.empty())
-      return e;
-    e = substitute(e, with); // a definition may hold further restricted dimensions, made before it: this ends
-  }
+  Substitution with;
+  for (int d : e.dims())
+    if (Expr definition = dimTable[static_cast<size_t>(d)].definition)
+      with.emplace_back(d, definition);
+  return with.empty() ? e : substitute(e, with); // definitions hold no restricted dimensions
 }
 
 Context::Split Context::split(int dim, int64_t width) {

@@ -5,117 +5,138 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <queue>
 
 namespace rl {
 
 /// 32-bit registers that one element of the type takes: a 16-bit float lives as f32 once it is computed with.
 static int64_t registersOf(DType t) { return t == DType::I64 ? 2 : 1; }
 
+std::vector<uint32_t> measureHomes(const Graph &graph, const Trace &trace) {
+  std::vector<uint32_t> homes(trace.instances.size());
+  for (uint32_t i = 0; i < homes.size(); ++i) {
+    const Instance &in = trace.instances[i];
+    bool alias = in.node != kNone && opInfo(graph.nodes[in.node].op).cls == OpClass::Shape && !in.operands.empty();
+    homes[i] = alias ? homes[in.operands[0]] : i;
+  }
+  return homes;
+}
+
 Pressure measurePressure(const Graph &graph, const Trace &trace) {
-  size_t n = trace.instances.size();
-  std::vector<uint32_t> lastUse(n, 0);
-  std::vector<bool> storedLast(n, false);
+  auto n = static_cast<uint32_t>(trace.instances.size());
+  std::vector<uint32_t> home = measureHomes(graph, trace), lastUse(n, 0);
   auto use = [&](uint32_t of, uint32_t by) {
     if (of != kNone)
-      lastUse[of] = std::max(lastUse[of], by);
+      lastUse[home[of]] = std::max(lastUse[home[of]], by);
   };
   for (uint32_t i = 0; i < n; ++i) {
-    for (uint32_t o : trace.instances[i].operands)
+    const Instance &in = trace.instances[i];
+    for (uint32_t o : in.operands)
       use(o, i);
-    for (const Instance::Piece &p : trace.instances[i].pieces)
-      use(p.instance, i);
+    for (const Instance::Piece &p : in.pieces) {
+      // What a branch computed becomes the result at the branch's end; from outside it is used where the branch stands.
+      bool inside = in.branches && p.instance != kNone && trace.instances[p.instance].scope == p.scope;
+      use(p.instance, inside ? p.instance : i);
+    }
   }
   for (const TraceStore &s : trace.stores)
-    lastUse[s.instance] = std::max(lastUse[s.instance], s.instance);
+    use(s.instance, s.instance);
 
-  Pressure out;
-  int64_t live = 0;
-  // Live instances by last use, the farthest on top; entries that have ended are dropped when they surface.
-  std::priority_queue<std::pair<uint32_t, uint32_t>> byEnd;
-  std::multimap<uint32_t, uint32_t> ends;
   auto size = [&](uint32_t i) {
     const Instance &in = trace.instances[i];
+    bool constant = in.node != kNone && graph.nodes[in.node].op == OpKind::Full;
+    if (home[i] != i || constant)
+      return int64_t(0);
     return registersOf(graph.type(in.value).dtype) * (in.uniform ? 1 : trace.lanes);
   };
+  Pressure out;
+  std::vector<int64_t> ending(n, 0); ///< registers that are free after instance i
+  int64_t live = 0;
   for (uint32_t i = 0; i < n; ++i) {
     live += size(i);
     if (live > out.registers) {
       out.registers = live;
-      out.farthest = kNone;
-      // A load need not be kept: it can be issued again. Only computed values are worth writing.
-      auto copy = byEnd;
-      while (!copy.empty()) {
-        auto [end, j] = copy.top();
-        copy.pop();
-        const Instance &in = trace.instances[j];
-        if (end > i && in.node != kNone && in.scope == 0 && opInfo(graph.nodes[in.node].op).cls != OpClass::Creation) {
-          out.farthest = in.value;
-          break;
-        }
-      }
+      out.peak = i;
     }
-    if (lastUse[i] > i) {
-      byEnd.push({lastUse[i], i});
-      ends.emplace(lastUse[i], i);
-    } else {
-      live -= size(i);
-    }
-    for (auto it = ends.begin(); it != ends.end() && it->first <= i; it = ends.erase(it))
-      live -= size(it->second);
+    ending[std::max(lastUse[i], i)] += size(i);
+    live -= ending[i];
   }
+  if (out.peak == kNone)
+    return out;
+  std::vector<uint32_t> there;
+  for (uint32_t i = 0; i < out.peak; ++i) {
+    const Instance &in = trace.instances[i];
+    if (lastUse[i] > out.peak && size(i) > 0 && in.node != kNone && opInfo(graph.nodes[in.node].op).cls != OpClass::Creation)
+      there.push_back(i);
+  }
+  std::sort(there.begin(), there.end(), [&](uint32_t a, uint32_t b) { return std::pair(lastUse[a], a) > std::pair(lastUse[b], b); });
+  for (uint32_t i : there)
+    out.live.push_back({trace.instances[i].value, size(i)});
   return out;
+}
+
+std::vector<double> measureEvaluations(const Graph &graph, const Trace &trace) {
+  // The part of the iteration space that evaluates a scope. A scope's number is greater than its parent's.
+  std::vector<double> share(trace.scopes.size(), 1);
+  for (const Instance &in : trace.instances) {
+    if (!in.branches)
+      continue;
+    double whole = static_cast<double>(std::max<int64_t>(1, graph.type(in.value).elements()));
+    for (const Instance::Piece &p : in.pieces)
+      if (p.scope != in.scope && p.instance != kNone)
+        share[p.scope] = std::min(1.0, static_cast<double>(graph.type(trace.instances[p.instance].value).elements()) / whole);
+  }
+  for (uint32_t s = 1; s < trace.scopes.size(); ++s)
+    share[s] *= share[trace.scopes[s].parent];
+  std::vector<double> out;
+  out.reserve(trace.instances.size());
+  for (const Instance &in : trace.instances)
+    out.push_back(static_cast<double>(trace.elements) / static_cast<double>(in.uniform ? trace.lanes : 1) * share[in.scope]);
+  return out;
+}
+
+cost::WorkEstimate measureOps(const Graph &graph, const Instance &in, double times) {
+  cost::WorkEstimate w;
+  if (in.node == kNone)
+    return w;
+  const Node &node = graph.nodes[in.node];
+  cost::OpCost c = cost::opCost(node.op, graph.type(in.value).dtype, node.attrs.tanhApproximation);
+  w.ops = c.ops * times;
+  w.specialOps = c.special * times;
+  return w;
+}
+
+double measureInstructions(const Graph &graph, const Instance &in, int64_t lanes) {
+  cost::WorkEstimate w = measureOps(graph, in, in.uniform ? 1.0 : static_cast<double>(lanes));
+  double conditions = 0;
+  for (const Instance::Piece &p : in.pieces)
+    conditions += 2.0 * static_cast<double>(p.conditions.size());
+  double address = in.node == kNone ? std::min<double>(in.linear.weight(), 64) : 0;
+  return w.ops + w.specialOps + conditions + address;
 }
 
 cost::WorkEstimate measureWork(const Graph &graph, const Trace &trace, int64_t threads) {
   cost::WorkEstimate w;
-  std::map<ValueId, int64_t> reads;
-  for (const Instance &in : trace.instances) {
-    const TensorType &type = graph.type(in.value);
-    int64_t n = in.uniform ? trace.elements / trace.lanes : trace.elements;
+  std::map<ValueId, double> reads;
+  std::vector<double> times = measureEvaluations(graph, trace);
+  for (size_t i = 0; i < trace.instances.size(); ++i) {
+    const Instance &in = trace.instances[i];
     if (in.node == kNone) {
       // However often it is read, a tensor comes from memory once, and no more of it than is asked for.
-      int64_t &r = reads[in.value];
-      r = std::min(type.elements(), r + n);
+      double &r = reads[in.value];
+      r = std::min(static_cast<double>(graph.type(in.value).elements()), r + times[i]);
       continue;
     }
-    const Node &node = graph.nodes[in.node];
-    cost::OpCost c = cost::opCost(node.op, type.dtype, node.attrs.tanhApproximation);
-    w.ops += c.ops * static_cast<double>(n);
-    w.specialOps += c.special * static_cast<double>(n);
+    cost::WorkEstimate one = measureOps(graph, in, times[i]);
+    w.ops += one.ops;
+    w.specialOps += one.specialOps;
   }
   for (auto [v, n] : reads)
-    w.bytesRead += static_cast<double>(n) * static_cast<double>(dtypeSize(graph.type(v).dtype));
+    w.bytesRead += std::ceil(n) * static_cast<double>(dtypeSize(graph.type(v).dtype));
   for (const TraceStore &s : trace.stores)
     w.bytesWritten += static_cast<double>(trace.elements) * static_cast<double>(dtypeSize(graph.type(trace.instances[s.instance].value).dtype));
   w.threadsPerBlock = static_cast<int>(threads);
   w.blocks = std::ceil(static_cast<double>(trace.elements) / static_cast<double>(trace.lanes * threads));
   return w;
-}
-
-double measureCone(const Graph &graph, const Trace &trace, uint32_t root, const cost::TargetDesc &target, int64_t elements) {
-  cost::WorkEstimate w;
-  std::vector<uint32_t> work{root};
-  std::vector<bool> seen(trace.instances.size(), false);
-  while (!work.empty()) {
-    uint32_t i = work.back();
-    work.pop_back();
-    if (i == kNone || seen[i])
-      continue;
-    seen[i] = true;
-    const Instance &in = trace.instances[i];
-    if (in.node == kNone)
-      continue;
-    const Node &node = graph.nodes[in.node];
-    cost::OpCost c = cost::opCost(node.op, graph.type(in.value).dtype, node.attrs.tanhApproximation);
-    w.ops += c.ops * static_cast<double>(elements);
-    w.specialOps += c.special * static_cast<double>(elements);
-    for (uint32_t o : in.operands)
-      work.push_back(o);
-    for (const Instance::Piece &p : in.pieces)
-      work.push_back(p.instance);
-  }
-  return cost::estimate(w, target).compute();
 }
 
 } // namespace rl

@@ -9,18 +9,30 @@
 
 namespace rl {
 
-/// Bytes (each tensor once, and what its access pattern wastes), operations, and the launch.
-cost::WorkEstimate measureWork(const Graph &, const Trace &, int64_t threads);
+/// How often a kernel evaluates each instance: once for each element of the iteration space, once for each vector where all
+/// lanes share it, and inside a branch for that part of the space which takes the branch.
+std::vector<double> measureEvaluations(const Graph &, const Trace &);
 
-/// An estimate of live 32-bit registers in the order of evaluation, and the value whose next use is farthest where most are
-/// live: the one to write to memory if they are too many.
+/// Bytes (each tensor once, and no more of it than is asked for), operations, and the launch.
+cost::WorkEstimate measureWork(const Graph &, const Trace &, int64_t threads);
+/// The operations alone of one instance that is evaluated `times` times.
+cost::WorkEstimate measureOps(const Graph &, const Instance &, double times);
+
+/// Instructions of a thread, by lane. Index arithmetic counts as far as its weight is small.
+double measureInstructions(const Graph &, const Instance &, int64_t lanes);
+
+/// By instance, the one whose registers hold its value: layout ops but cat and pad are names for their operand.
+std::vector<uint32_t> measureHomes(const Graph &, const Trace &);
+
+/// An estimate of live 32-bit registers in the order of evaluation. Layout ops are names for their operand and take none;
+/// of the pieces of a branch only one is there at a time.
 struct Pressure {
   int64_t registers = 0;
-  ValueId farthest = kNone;
+  uint32_t peak = kNone; ///< the instance at which that many are live
+  /// Computed values that are live there and used later, the one whose next use is farthest first, with their registers:
+  /// what to write to memory if they are too many. Loads are not among them: they can be issued again.
+  std::vector<std::pair<ValueId, int64_t>> live;
 };
 Pressure measurePressure(const Graph &, const Trace &);
-
-/// Seconds of arithmetic that computing instance `root` and all above it takes for `elements` elements.
-double measureCone(const Graph &, const Trace &, uint32_t root, const cost::TargetDesc &, int64_t elements);
 
 } // namespace rl

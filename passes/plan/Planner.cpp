@@ -1,12 +1,14 @@
 // Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "passes/plan/Planner.h"
+#include "passes/plan/Cuts.h"
 #include "passes/plan/Measure.h"
 #include "passes/plan/Trace.h"
 
 #include <algorithm>
 #include <map>
 #include <set>
+#include <unordered_map>
 
 namespace rl {
 
@@ -18,46 +20,41 @@ std::string quoted(const Graph &graph, ValueId v) { return "'" + graph.values[v]
 
 class Planner {
 public:
-  Planner(const Graph &graph, const cost::TargetDesc &target) : graph(graph), target(target) {}
+  Planner(const Graph &graph, const cost::TargetDesc &target) : graph(graph), target(target), finder(graph, target, stored, cuts) {}
   Result<Plan> run();
 
 private:
   struct Draft {
-    int64_t elements;
-    int level;
+    int64_t elements = 0;
+    int level = 0;
     std::vector<ValueId> outputs;
   };
+  /// One of: a sound group; values to write to memory, with the reason, after which all is planned again; the draft's outputs
+  /// in parts to be judged one by one.
   struct Verdict {
     std::optional<PlannedGroup> group;
-    ValueId cut = kNone; ///< write this value to memory, then plan again
-    std::string reason;
+    std::vector<Cut> cuts;
+    std::vector<Draft> parts;
   };
 
   Status checkSupported() const;
+  void measureCones();
   std::vector<Draft> drafts();
   bool loadedFor(ValueId v, int64_t elements) const;
-  Result<Verdict> judge(const Draft &);
-  std::vector<bool> boundaryFor(const Draft &) const;
-  ValueId cutAmongRepeated(const Trace &) const;
-  ValueId cutForArguments(const Trace &, size_t limit) const;
-  int64_t chooseLanes(const Draft &, const std::vector<bool> &boundary, bool splitCat, std::vector<std::string> &why) const;
-  std::optional<std::pair<ValueId, std::string>> cutForBroadcast(const Draft &, const Trace &, const PlannedGroup &) const;
-  int64_t unfusedBytes(const std::vector<NodeId> &) const;
-  /// A launch's parameters are pointers; a few bytes stay free for what later needs them.
-  size_t maxArguments() const { return static_cast<size_t>((target.gpu ? target.maxParameterBytes : 4096) / 8) - 4; }
-  /// A thread's registers less addresses, temporaries and what the assembler keeps.
-  int64_t registerBudget() const { return static_cast<int64_t>(target.registersPerThread * 0.75); }
-  static uint64_t opWeight(const Node &node) {
-    cost::OpCost c = cost::opCost(node.op, DType::F32);
-    return static_cast<uint64_t>(c.ops + 8 * c.special);
-  }
-
+  std::vector<ValueId> boundaryOf(const Draft &) const;
+  Result<Verdict> judge(const Draft &, const std::vector<ValueId> &loaded);
+  Result<Verdict> fitArguments(const Draft &, const Trace &, size_t arguments) const;
+  int64_t chooseLanes(const Draft &, const std::vector<bool> &boundary, bool splitCat) const;
+  bool splitsCat(const Draft &, const std::vector<bool> &boundary) const;
+  void explain(Plan &) const;
   const Graph &graph;
   const cost::TargetDesc &target;
-  std::set<ValueId> stored;           ///< outputs and cuts
-  std::map<ValueId, std::string> cuts; ///< value -> why it is written
-  std::map<ValueId, int> level;
-  std::vector<uint32_t> cone;         ///< by value: a cheap measure of the work above it, saturating
+  std::set<ValueId> stored;            ///< outputs and cuts
+  std::map<ValueId, std::string> cuts; ///< value -> why it is written, or loaded where it is an output anyway
+  CutFinder finder;
+  std::map<ValueId, int> level;        ///< of what is stored: kernels that must have run before its own
+  std::vector<uint32_t> cone;          ///< by value: a cheap measure of the work above it, saturating
+  std::map<std::pair<std::vector<ValueId>, std::vector<ValueId>>, PlannedGroup> sound; ///< by outputs and loads: judged before
 };
 
 Status Planner::checkSupported() const {
@@ -81,93 +78,117 @@ bool Planner::loadedFor(ValueId v, int64_t elements) const {
   return graph.type(v).elements() != elements && cone[v] > 8;
 }
 
-std::vector<Planner::Draft> Planner::drafts() {
-  // For each iteration space, how many kernels must have run before a value can be computed in it.
-  std::set<int64_t> spaces;
-  for (ValueId v : stored)
-    spaces.insert(graph.type(v).elements());
-  level.clear();
-  // Levels depend on each other through loads; values come in topological order, so one sweep over values suffices when all
-  // spaces are advanced together.
-  std::map<int64_t, std::vector<int>> depth;
-  for (int64_t n : spaces)
-    depth[n].assign(graph.values.size(), 0);
-  for (NodeId n = 0; n < graph.nodes.size(); ++n) {
-    const Node &node = graph.nodes[n];
-    for (auto &[elements, d] : depth) {
-      int most = 0;
-      for (const Operand &o : node.inputs)
-        if (!o.isLiteral())
-          most = std::max(most, loadedFor(o.value, elements) ? level[o.value] + 1 : d[o.value]);
-      for (ValueId out : node.outputs)
-        d[out] = most;
+/// A cheap measure of the work above each value: cheap enough, and it is computed again rather than loaded.
+void Planner::measureCones() {
+  cone.assign(graph.values.size(), 0);
+  for (const Node &node : graph.nodes) {
+    uint64_t work = 0;
+    if (isElementwise(opInfo(node.op).cls)) {
+      cost::OpCost c = cost::opCost(node.op, DType::F32);
+      work = static_cast<uint64_t>(c.ops + 8 * c.special);
     }
-    for (ValueId out : node.outputs)
-      if (stored.contains(out))
-        level[out] = depth[graph.type(out).elements()][out];
+    for (const Operand &o : node.inputs)
+      if (!o.isLiteral())
+        work += cone[o.value];
+    for (ValueId v : node.outputs)
+      cone[v] = static_cast<uint32_t>(std::min<uint64_t>(work, 1u << 30));
+  }
+}
+
+std::vector<Planner::Draft> Planner::drafts() {
+  std::map<int64_t, std::vector<ValueId>> spaces;
+  for (ValueId v : stored)
+    spaces[graph.type(v).elements()].push_back(v);
+  // Which nodes each iteration space computes.
+  struct Step {
+    NodeId node;
+    uint32_t space;
+    auto operator<=>(const Step &) const = default;
+  };
+  std::vector<Step> steps;
+  std::vector<int64_t> elementsOf;
+  std::vector<uint32_t> seen(graph.values.size(), kNone);
+  for (auto &[elements, roots] : spaces) {
+    auto space = static_cast<uint32_t>(elementsOf.size());
+    elementsOf.push_back(elements);
+    std::vector<ValueId> work = roots;
+    while (!work.empty()) {
+      ValueId v = work.back();
+      work.pop_back();
+      if (seen[v] == space || graph.values[v].kind != Value::Result)
+        continue;
+      seen[v] = space;
+      steps.push_back({graph.values[v].node, space});
+      for (const Operand &o : graph.nodes[graph.values[v].node].inputs)
+        if (!o.isLiteral() && !loadedFor(o.value, elements))
+          work.push_back(o.value);
+    }
+  }
+  // In the graph's order, so that the level of what is loaded is known. A space's depth at a value: how many kernels must have
+  // run before the value can be computed in it.
+  std::sort(steps.begin(), steps.end());
+  std::vector<std::unordered_map<ValueId, int>> depth(elementsOf.size());
+  level.clear();
+  for (const Step &step : steps) {
+    int64_t elements = elementsOf[step.space];
+    const Node &node = graph.nodes[step.node];
+    int most = 0;
+    for (const Operand &o : node.inputs) {
+      if (o.isLiteral())
+        continue;
+      if (loadedFor(o.value, elements))
+        most = std::max(most, level[o.value] + 1);
+      else if (auto it = depth[step.space].find(o.value); it != depth[step.space].end())
+        most = std::max(most, it->second);
+    }
+    for (ValueId v : node.outputs) {
+      depth[step.space][v] = most;
+      if (stored.contains(v) && graph.type(v).elements() == elements)
+        level[v] = most;
+    }
   }
   std::map<std::pair<int, int64_t>, Draft> byKey;
-  for (ValueId v = 0; v < graph.values.size(); ++v)
-    if (stored.contains(v)) {
-      int64_t elements = graph.type(v).elements();
-      Draft &d = byKey[{level[v], elements}];
-      d.elements = elements;
-      d.level = level[v];
-      d.outputs.push_back(v);
-    }
+  for (ValueId v : stored) {
+    Draft &d = byKey[{level[v], graph.type(v).elements()}];
+    d.elements = graph.type(v).elements();
+    d.level = level[v];
+    d.outputs.push_back(v);
+  }
   std::vector<Draft> out;
   for (auto &[key, d] : byKey)
     out.push_back(std::move(d));
   return out;
 }
 
-std::vector<bool> Planner::boundaryFor(const Draft &d) const {
-  std::vector<bool> b(graph.values.size(), false);
-  for (ValueId v : stored)
-    b[v] = loadedFor(v, d.elements);
+/// What the draft reads of what earlier kernels store, ascending.
+std::vector<ValueId> Planner::boundaryOf(const Draft &d) const {
+  std::vector<ValueId> loaded;
+  std::vector<bool> seen(graph.values.size(), false);
   for (ValueId v : d.outputs)
-    b[v] = false;
-  return b;
-}
-
-/// The value nearest to the outputs that is evaluated at eight or more indices: below it little is repeated, and above it
-/// counting starts anew.
-ValueId Planner::cutAmongRepeated(const Trace &trace) const {
-  std::map<ValueId, int> count;
-  for (const Instance &in : trace.instances)
-    if (in.node != kNone && opInfo(graph.nodes[in.node].op).cls != OpClass::Creation)
-      ++count[in.value];
-  ValueId best = kNone;
-  int most = 1;
-  for (auto [v, n] : count)
-    if (n >= 8)
-      best = v; // ascending: the last is nearest to the outputs
-  if (best != kNone)
-    return best;
-  for (auto [v, n] : count)
-    if (n > most) {
-      most = n;
-      best = v;
+    seen[v] = true;
+  std::vector<ValueId> work = d.outputs;
+  while (!work.empty()) {
+    ValueId v = work.back();
+    work.pop_back();
+    if (graph.values[v].kind != Value::Result)
+      continue;
+    for (const Operand &o : graph.nodes[graph.values[v].node].inputs) {
+      if (o.isLiteral() || seen[o.value])
+        continue;
+      seen[o.value] = true;
+      // What an earlier kernel happens to have stored is there for the loading.
+      bool there = stored.contains(o.value) && level.at(o.value) < d.level && cone[o.value] > 8;
+      if (there || loadedFor(o.value, d.elements))
+        loaded.push_back(o.value);
+      else
+        work.push_back(o.value);
     }
-  return best;
-}
-
-/// The last value that is complete when half of the allowed arguments have been loaded.
-ValueId Planner::cutForArguments(const Trace &trace, size_t limit) const {
-  std::set<ValueId> loaded;
-  ValueId best = kNone;
-  for (const Instance &in : trace.instances) {
-    if (in.node == kNone)
-      loaded.insert(in.value);
-    else if (in.scope == 0 && opInfo(graph.nodes[in.node].op).cls != OpClass::Creation && !stored.contains(in.value))
-      best = in.value;
-    if (loaded.size() >= limit / 2 && best != kNone)
-      break;
   }
-  return best;
+  std::sort(loaded.begin(), loaded.end());
+  return loaded;
 }
 
-int64_t Planner::chooseLanes(const Draft &d, const std::vector<bool> &boundary, bool splitCat, std::vector<std::string> &why) const {
+int64_t Planner::chooseLanes(const Draft &d, const std::vector<bool> &boundary, bool splitCat) const {
   // What is loaded and stored decides: 16-byte accesses of the widest type. (Two 16-byte accesses a thread to one tensor touch
   // every sector twice; adamw, f32 beside bf16, ran 6 % slower so on an H200.)
   int64_t least = 8, most = 1;
@@ -213,97 +234,129 @@ int64_t Planner::chooseLanes(const Draft &d, const std::vector<bool> &boundary, 
   return lanes;
 }
 
-int64_t Planner::unfusedBytes(const std::vector<NodeId> &nodes) const {
-  int64_t bytes = 0;
-  for (NodeId n : nodes) {
-    const Node &node = graph.nodes[n];
-    std::set<ValueId> read;
-    for (const Operand &o : node.inputs)
-      if (!o.isLiteral() && read.insert(o.value).second)
-        bytes += graph.type(o.value).bytes();
-    for (ValueId v : node.outputs)
-      bytes += graph.type(v).bytes();
-  }
-  return bytes;
-}
-
-/// A chain on a small tensor that is broadcast is evaluated once for every element of the large one. Where that makes the
-/// kernel bound by arithmetic, writing the small tensor first may be cheaper.
-std::optional<std::pair<ValueId, std::string>> Planner::cutForBroadcast(const Draft &d, const Trace &trace,
-                                                                       const PlannedGroup &group) const {
-  if (group.time.compute() <= group.time.memory)
-    return std::nullopt;
-  ValueId best = kNone;
-  double bestSaving = 0;
-  for (const Instance &in : trace.instances) {
-    if (in.node == kNone || !isElementwise(opInfo(graph.nodes[in.node].op).cls))
-      continue;
-    for (uint32_t i : in.operands) {
-      if (i == kNone || trace.instances[i].node == kNone)
-        continue;
-      ValueId v = trace.instances[i].value;
-      int64_t small = graph.type(v).elements();
-      if (small * 4 > d.elements || stored.contains(v))
-        continue;
-      double saving = measureCone(graph, trace, i, target, d.elements - small);
-      if (saving > bestSaving) {
-        bestSaving = saving;
-        best = v;
+/// More tensors than a launch takes. Outputs that share little are divided between kernels; otherwise a value in between is
+/// written first.
+Result<Planner::Verdict> Planner::fitArguments(const Draft &d, const Trace &trace, size_t arguments) const {
+  Verdict out;
+  size_t limit = maxKernelArguments(target);
+  // What each part of the outputs reads, outputs in their order, each part as long as it fits.
+  std::vector<uint32_t> rootOf(d.outputs.size(), kNone);
+  for (const TraceStore &s : trace.stores)
+    rootOf[s.output] = s.instance;
+  std::vector<Draft> parts;
+  std::vector<bool> seen;
+  std::set<ValueId> loads;
+  double repeated = 0; // bytes that more than one part reads, or that are read twice
+  std::set<ValueId> loadedBefore;
+  bool fits = d.outputs.size() > 1;
+  for (size_t o = 0; o < d.outputs.size() && fits; ++o) {
+    for (bool fresh : {false, true}) {
+      if (fresh || parts.empty()) {
+        loadedBefore.insert(loads.begin(), loads.end());
+        parts.push_back({d.elements, d.level, {}});
+        seen.assign(trace.instances.size(), false);
+        loads.clear();
+        fresh = true;
+      }
+      std::vector<uint32_t> work{rootOf[o]}, visited;
+      std::vector<ValueId> added;
+      while (!work.empty()) {
+        uint32_t i = work.back();
+        work.pop_back();
+        if (i == kNone || seen[i])
+          continue;
+        seen[i] = true;
+        visited.push_back(i);
+        const Instance &in = trace.instances[i];
+        if (in.node == kNone && loads.insert(in.value).second)
+          added.push_back(in.value);
+        work.insert(work.end(), in.operands.begin(), in.operands.end());
+        for (const Instance::Piece &p : in.pieces)
+          work.push_back(p.instance);
+      }
+      if (loads.size() + parts.back().outputs.size() + 1 <= limit) {
+        parts.back().outputs.push_back(d.outputs[o]);
+        for (ValueId v : added)
+          if (loadedBefore.contains(v))
+            repeated += static_cast<double>(graph.type(v).bytes());
+        break;
+      }
+      for (uint32_t i : visited)
+        seen[i] = false;
+      for (ValueId v : added)
+        loads.erase(v);
+      if (fresh) {
+        fits = false; // this output alone has too many
+        break;
       }
     }
   }
-  if (best == kNone)
-    return std::nullopt;
-  double extra = target.launchNext + 2.0 * static_cast<double>(graph.type(best).bytes()) / target.dramCopy;
-  double gain = std::min(bestSaving, group.time.compute() - group.time.memory);
-  if (gain <= extra)
-    return std::nullopt;
-  auto us = [](double s) {
-    char text[32];
-    std::snprintf(text, sizeof text, "%.2f us", s * 1e6);
-    return std::string(text);
-  };
-  return std::pair{best, "stored: computing it for each element that it is broadcast to costs " + us(gain) +
-                             ", a kernel and a pass through memory " + us(extra)};
+  ValueId cut = finder.forArguments(trace, limit);
+  if (fits && (cut == kNone || repeated <= 2.0 * static_cast<double>(graph.type(cut).bytes()))) {
+    out.parts = std::move(parts);
+    return out;
+  }
+  if (cut == kNone)
+    return unsupported({}, "a kernel of " + std::to_string(arguments) + " tensors: a launch on " + target.name + " takes " +
+                               std::to_string(limit));
+  out.cuts.push_back({cut, "stored: " + std::to_string(arguments) + " tensors meet here, and a launch takes " + std::to_string(limit)});
+  return out;
 }
 
-Result<Planner::Verdict> Planner::judge(const Draft &d) {
+/// Whether the draft's one output is a cat of equal pieces that are whole vectors long: then a thread computes the same place
+/// of every piece, and what they share once.
+bool Planner::splitsCat(const Draft &d, const std::vector<bool> &boundary) const {
+  if (d.outputs.size() != 1 || !isSplittableCat(graph, d.outputs[0]))
+    return false;
+  const Node &cat = graph.nodes[graph.values[d.outputs[0]].node];
+  const std::vector<int64_t> &shape = graph.type(cat.inputs[0].value).shape;
+  int64_t run = 1;
+  for (size_t i = static_cast<size_t>(cat.attrs.dim); i < shape.size(); ++i)
+    run *= shape[i];
+  return run % chooseLanes(d, boundary, true) == 0;
+}
+
+Result<Planner::Verdict> Planner::judge(const Draft &d, const std::vector<ValueId> &loaded) {
   Verdict out;
   PlannedGroup g;
   g.outputs = d.outputs;
   g.elements = d.elements;
-  std::vector<bool> boundary = boundaryFor(d);
+  std::vector<bool> boundary(graph.values.size(), false);
+  for (ValueId v : loaded)
+    boundary[v] = true;
+  g.splitCat = splitsCat(d, boundary);
+  g.lanes = chooseLanes(d, boundary, g.splitCat);
   TraceRequest request;
   request.graph = &graph;
   request.outputs = d.outputs;
-  request.boundary = boundary;
-  g.splitCat = d.outputs.size() == 1 && isSplittableCat(graph, d.outputs[0]);
-  g.lanes = chooseLanes(d, boundary, g.splitCat, g.why);
-  if (g.splitCat) {
-    // Pieces that are not whole vectors long would be stored element by element.
-    const Node &cat = graph.nodes[graph.values[d.outputs[0]].node];
-    const std::vector<int64_t> &shape = graph.type(cat.inputs[0].value).shape;
-    int64_t run = 1;
-    for (size_t i = cat.attrs.dim; i < shape.size(); ++i)
-      run *= shape[i];
-    if (run % g.lanes != 0) {
-      g.splitCat = false;
-      g.lanes = chooseLanes(d, boundary, false, g.why);
-    }
-  }
+  request.boundary = std::move(boundary);
   request.splitCat = g.splitCat;
-  request.maxInstances = 4 * graph.nodes.size() + 1024;
-  for (;;) {
+  // Each value at four distinct indices on average, and what small graphs need.
+  request.maxInstances = 1024;
+  for (const Node &node : graph.nodes)
+    request.maxInstances += 4 * (1 + node.inputs.size());
+  request.maxIndexWeight = kMaxIndexWeight;
+  request.maxGuards = kMaxGuards;
+  auto exceeded = [&](const TraceOutcome &traced) -> Result<Verdict> {
+    if (traced.deep != kNone) {
+      out.cuts.push_back({traced.deep, "stored: the layouts below read it at an index of " + std::to_string(traced.indexWeight) +
+                                           " operations under " + std::to_string(traced.guards) + " conditions, too many for one kernel"});
+      return std::move(out);
+    }
+    int times = 0;
+    ValueId v = finder.amongRepeated(traced.trace, times);
+    if (v == kNone)
+      return unsupported({}, "the layouts of this graph make more than " + std::to_string(request.maxInstances) + " distinct indices");
+    out.cuts.push_back({v, "stored: the layouts below read it at " + std::to_string(times) + " or more distinct indices, and each would be computed again"});
+    return std::move(out);
+  };
+  for (;; g.lanes /= 2) {
+    g.inputs.clear();
     request.lanes = g.lanes;
     RL_ASSIGN(TraceOutcome traced, tracePointwiseUpTo(request));
     const Trace &trace = traced.trace;
-    if (traced.exceeded) {
-      out.cut = cutAmongRepeated(trace);
-      if (out.cut == kNone)
-        return unsupported({}, "the layouts of this graph make " + std::to_string(request.maxInstances) + " distinct indices");
-      out.reason = "stored: the layouts below read it at many distinct indices, and each would be computed again";
-      return out;
-    }
+    if (traced.exceeded)
+      return exceeded(traced);
     std::set<ValueId> loads;
     std::set<NodeId> nodes;
     auto collect = [&](const Trace &of) {
@@ -319,36 +372,44 @@ Result<Planner::Verdict> Planner::judge(const Draft &d) {
       TraceRequest single = request;
       single.lanes = 1;
       single.maxInstances = 2 * request.maxInstances;
-      RL_ASSIGN(Trace tail, tracePointwise(single));
-      collect(tail);
+      RL_ASSIGN(TraceOutcome tail, tracePointwiseUpTo(single));
+      if (tail.exceeded)
+        return exceeded(tail);
+      collect(tail.trace);
     }
-    if (g.inputs.size() + g.outputs.size() > maxArguments()) {
-      out.cut = cutForArguments(trace, maxArguments());
-      if (out.cut != kNone) {
-        out.reason = "stored: " + std::to_string(g.inputs.size() + g.outputs.size()) + " tensors meet here, and a launch takes " +
-                     std::to_string(maxArguments());
+    if (g.inputs.size() + g.outputs.size() > maxKernelArguments(target))
+      return fitArguments(d, trace, g.inputs.size() + g.outputs.size());
+    if (g.lanes > 1) {
+      // Where the lanes of a vector differ in the piece that they take, every lane evaluates every piece.
+      bool choosy = std::any_of(trace.instances.begin(), trace.instances.end(),
+                                [](const Instance &in) { return !in.branches && in.pieces.size() > 8; });
+      // The assembler issues many loads ahead; with this many tensors wide ones leave it short of registers.
+      if (choosy || (target.gpu && g.inputs.size() > 96 && g.lanes > 2))
+        continue;
+    }
+    double instructions = 0;
+    for (const Instance &in : trace.instances)
+      instructions += measureInstructions(graph, in, g.lanes);
+    if (instructions > kMaxInstructions) {
+      if (g.lanes > 1)
+        continue;
+      for (ValueId v : finder.forLength(trace))
+        out.cuts.push_back({v, "stored: a kernel of about " + std::to_string(static_cast<int64_t>(instructions)) +
+                                   " instructions is divided: beyond " + std::to_string(static_cast<int64_t>(kMaxInstructions)) +
+                                   " a pass through memory costs less than 1 % of the arithmetic, and assembling takes long"});
+      if (!out.cuts.empty())
         return out;
-      }
-    }
-    // The assembler issues many loads ahead; with this many tensors wide ones leave it short of registers.
-    if (target.gpu && g.inputs.size() > 96 && g.lanes > 2) {
-      g.lanes /= 2;
-      g.inputs.clear();
-      continue;
     }
     Pressure pressure = measurePressure(graph, trace);
-    if (target.gpu && pressure.registers > registerBudget()) {
-      if (g.lanes > 1) {
-        g.lanes /= 2;
-        g.inputs.clear();
+    if (target.gpu && pressure.registers > finder.registerBudget()) {
+      if (g.lanes > 1)
         continue;
-      }
-      if (pressure.farthest != kNone && !stored.contains(pressure.farthest)) {
-        out.cut = pressure.farthest;
-        out.reason = "stored: about " + std::to_string(pressure.registers) + " registers would be live, a thread has " +
-                     std::to_string(registerBudget()) + " for values";
+      RL_ASSIGN(std::vector<ValueId> written, finder.forRegisters(request, trace, pressure));
+      for (ValueId v : written)
+        out.cuts.push_back({v, "stored: about " + std::to_string(pressure.registers) + " registers would be live, a thread has " +
+                                   std::to_string(finder.registerBudget()) + " for values"});
+      if (!out.cuts.empty())
         return out;
-      }
     }
     // Small blocks in address order, one vector a thread: of 128 to 512 threads and 1 to 4 vectors the fastest or within 1 % of
     // it on an H200 for every pointwise row measured (tests/bench/NOTES.md).
@@ -361,65 +422,99 @@ Result<Planner::Verdict> Planner::judge(const Draft &d) {
     if (!target.gpu)
       g.work.blocks = 0;
     g.time = cost::estimate(g.work, target);
-    if (auto cut = cutForBroadcast(d, trace, g)) {
-      out.cut = cut->first;
-      out.reason = cut->second;
+    if (auto cut = finder.forBroadcast(trace, g.work)) {
+      out.cuts.push_back(std::move(*cut));
       return out;
     }
     break;
   }
-  g.unfusedBytes = unfusedBytes(g.nodes);
+  for (NodeId n : g.nodes)
+    g.unfusedBytes += static_cast<int64_t>(cost::nodeWork(graph, n).bytes());
   out.group = std::move(g);
   return out;
 }
 
+void Planner::explain(Plan &plan) const {
+  for (PlannedGroup &g : plan.groups) {
+    g.why.push_back("one pass over " + std::to_string(g.elements) + " elements: every value above " +
+                    (g.outputs.size() == 1 ? quoted(graph, g.outputs[0]) : std::to_string(g.outputs.size()) + " outputs") +
+                    " is computed from what is loaded");
+    // Values that are written for one reason are named together.
+    std::map<std::string, std::vector<ValueId>> reasons;
+    for (ValueId v : g.outputs)
+      if (auto it = cuts.find(v); it != cuts.end())
+        reasons[it->second].push_back(v);
+    for (const auto &[reason, values] : reasons) {
+      std::string names;
+      for (size_t i = 0; i < values.size() && i < 4; ++i)
+        names += (i ? ", " : "") + quoted(graph, values[i]);
+      if (values.size() > 4)
+        names += " and " + std::to_string(values.size() - 4) + " more";
+      g.why.push_back(names + " " + reason);
+    }
+    for (ValueId v : g.inputs) {
+      if (graph.values[v].kind != Value::Result)
+        continue;
+      bool otherSpace = graph.type(v).elements() != g.elements;
+      g.why.push_back(quoted(graph, v) + " is loaded from an earlier kernel" +
+                      (cuts.contains(v) ? ""
+                       : otherSpace     ? ": another iteration space stores it, and computing it again costs more"
+                                        : ", which stores it anyway"));
+    }
+  }
+}
+
 Result<Plan> Planner::run() {
   RL_TRY(checkSupported());
-  cone.assign(graph.values.size(), 0);
-  for (const Node &node : graph.nodes) {
-    uint64_t work = isElementwise(opInfo(node.op).cls) ? opWeight(node) : 0;
-    for (const Operand &o : node.inputs)
-      if (!o.isLiteral())
-        work += cone[o.value];
-    for (ValueId v : node.outputs)
-      cone[v] = static_cast<uint32_t>(std::min<uint64_t>(work, 1u << 30));
-  }
+  measureCones();
   for (ValueId v : graph.outputs)
     if (graph.values[v].kind == Value::Result)
       stored.insert(v);
-  // Each round either finds every group sound or writes one more value to memory; a value is written once.
+  // Each round either finds every group sound or writes more values to memory; a value is cut once.
   for (;;) {
     Plan plan;
-    bool again = false;
-    for (const Draft &d : drafts()) {
-      RL_ASSIGN(Verdict v, judge(d));
-      if (!v.group) {
-        stored.insert(v.cut);
-        cuts[v.cut] = v.reason;
-        again = true;
-        break;
+    std::vector<Cut> found;
+    std::vector<Draft> work = drafts();
+    std::reverse(work.begin(), work.end());
+    while (!work.empty() && found.empty()) {
+      Draft d = std::move(work.back());
+      work.pop_back();
+      std::pair key{d.outputs, boundaryOf(d)};
+      if (auto it = sound.find(key); it != sound.end()) {
+        plan.groups.push_back(it->second);
+        continue;
       }
-      plan.groups.push_back(std::move(*v.group));
+      RL_ASSIGN(Verdict v, judge(d, key.second));
+      if (v.group) {
+        plan.groups.push_back(*v.group);
+        sound.emplace(std::move(key), std::move(*v.group));
+      }
+      work.insert(work.end(), std::make_move_iterator(v.parts.rbegin()), std::make_move_iterator(v.parts.rend()));
+      found = std::move(v.cuts);
     }
-    if (again)
-      continue;
-    for (PlannedGroup &g : plan.groups) {
-      g.why.insert(g.why.begin(), "one pass over " + std::to_string(g.elements) + " elements: every value above " +
-                                      (g.outputs.size() == 1 ? quoted(graph, g.outputs[0]) : std::to_string(g.outputs.size()) + " outputs") +
-                                      " is computed from what is loaded");
-      for (ValueId v : g.outputs)
-        if (auto it = cuts.find(v); it != cuts.end())
-          g.why.push_back(quoted(graph, v) + " " + it->second);
-      for (ValueId v : g.inputs)
-        if (graph.values[v].kind == Value::Result)
-          g.why.push_back(quoted(graph, v) + " is loaded from an earlier kernel" +
-                          (cuts.contains(v) ? "" : ": another iteration space stores it, and computing it again costs more"));
+    if (found.empty()) {
+      std::vector<bool> counted(graph.nodes.size(), false);
+      for (const PlannedGroup &g : plan.groups)
+        for (NodeId n : g.nodes)
+          if (!counted[n]) {
+            counted[n] = true;
+            plan.unfusedBytes += static_cast<int64_t>(cost::nodeWork(graph, n).bytes());
+          }
+      explain(plan);
+      return plan;
     }
-    return plan;
+    for (Cut &cut : found) {
+      stored.insert(cut.first);
+      cuts.emplace(std::move(cut));
+    }
   }
 }
 
 } // namespace
+
+size_t maxKernelArguments(const cost::TargetDesc &target) {
+  return static_cast<size_t>(target.maxParameterBytes / 8) - 4;
+}
 
 Result<Plan> planPointwise(const Graph &graph, const cost::TargetDesc &target) { return Planner(graph, target).run(); }
 

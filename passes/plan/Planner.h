@@ -8,7 +8,7 @@
 // share a kernel, and everything above them is recomputed in it from what is loaded. A value in between is written to memory
 // and read back ("cut") only for a reason that has figures: more kernel arguments than a launch takes, more live registers
 // than a thread has, layouts that would evaluate it at many distinct indices, or a broadcast that would repeat work which
-// costs more than a pass through memory.
+// costs more than a pass through memory. Outputs that only have too many arguments together are divided between kernels.
 #pragma once
 
 #include "ir/graph/Graph.h"
@@ -25,13 +25,18 @@ struct PlannedGroup {
   bool splitCat = false;
   cost::WorkEstimate work;
   cost::Estimate time;
-  int64_t unfusedBytes = 0;       ///< what its nodes would move as one kernel each
+  int64_t unfusedBytes = 0;       ///< what its nodes would move as one kernel each; layouts that are views move nothing
   std::vector<std::string> why;
 };
 
 struct Plan {
   std::vector<PlannedGroup> groups; ///< a group comes after those whose outputs it loads
+  int64_t unfusedBytes = 0;         ///< of all nodes that are evaluated, each counted once
 };
+
+/// The tensors that a kernel may read and write together: pointers among a launch's parameters, of which a few bytes stay
+/// free.
+size_t maxKernelArguments(const cost::TargetDesc &);
 
 /// Errors: Code::Unsupported with the node's pointer for an op of another class (reductions, matrix products ...).
 Result<Plan> planPointwise(const Graph &, const cost::TargetDesc &);

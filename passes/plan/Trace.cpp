@@ -37,8 +37,8 @@ class Tracer {
 public:
   explicit Tracer(const TraceRequest &request) : request(request), graph(*request.graph) {}
   Status run();
-  Trace trace;
-  bool exceeded = false;
+  TraceOutcome out;
+  Trace &trace = out.trace;
 
 private:
   /// A value being evaluated: its operands are wanted one after the other.
@@ -112,6 +112,16 @@ Status Tracer::start(Frame &f) {
     return {};
   }
   const Node &node = graph.nodes[value.node];
+  uint64_t weight = 0;
+  for (Expr e : f.want.index)
+    weight += e.weight();
+  if (weight > request.maxIndexWeight || trace.guards[f.want.guard].size() > request.maxGuards) {
+    out.exceeded = true;
+    out.deep = f.want.value;
+    out.indexWeight = static_cast<uint32_t>(std::min<uint64_t>(weight, index::kMaxWeight));
+    out.guards = trace.guards[f.want.guard].size();
+    return unsupported(node.pointer(), graph.describe(value.node) + " is too deep in layouts");
+  }
   f.made.node = value.node;
   f.made.guard = 0;
   const std::vector<int64_t> &shape = value.type.shape;
@@ -202,7 +212,8 @@ void Tracer::startPieces(Frame &f, const std::vector<index::Guarded> &pieces) {
     for (const Condition &c : kept[i].conditions)
       lanesDiffer |= dependsOnLane(c.expr);
   size_t choices = kept.size() + (covered ? 0 : 1);
-  f.made.branches = choices > 1 && !lanesDiffer;
+  uint32_t depth = trace.scopes[f.want.scope].depth;
+  f.made.branches = choices > 1 && !lanesDiffer && depth < kMaxBranchDepth;
   for (size_t i = 0; i < kept.size(); ++i) {
     bool last = i + 1 == choices;
     Instance::Piece piece;
@@ -210,7 +221,7 @@ void Tracer::startPieces(Frame &f, const std::vector<index::Guarded> &pieces) {
     uint32_t guard = f.want.guard;
     if (f.made.branches) {
       piece.scope = static_cast<uint32_t>(trace.scopes.size());
-      trace.scopes.push_back({f.want.scope, {}});
+      trace.scopes.push_back({f.want.scope, depth + 1, {}});
     } else if (choices > 1) {
       guard = guardWith(guard, kept[i].conditions);
     }
@@ -279,8 +290,8 @@ Result<uint32_t> Tracer::evaluate(Want root) {
     }
     if (pushed)
       continue;
-    exceeded = trace.instances.size() >= request.maxInstances;
-    if (exceeded)
+    out.exceeded = trace.instances.size() >= request.maxInstances;
+    if (out.exceeded)
       return unsupported({}, "more than " + std::to_string(request.maxInstances) + " values at distinct indices");
     last = finish(f);
     stack.pop_back();
@@ -330,9 +341,9 @@ Status Tracer::run() {
 
 Result<TraceOutcome> tracePointwiseUpTo(const TraceRequest &request) {
   Tracer tracer(request);
-  if (Status s = tracer.run(); !s && !tracer.exceeded)
+  if (Status s = tracer.run(); !s && !tracer.out.exceeded)
     return s.takeError();
-  return TraceOutcome{std::move(tracer.trace), tracer.exceeded};
+  return std::move(tracer.out);
 }
 
 Result<Trace> tracePointwise(const TraceRequest &request) {

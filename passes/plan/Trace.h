@@ -9,7 +9,8 @@
 // An instance is a tensor's value at one index tuple. A tensor that is read at two indices (x and its flip) has two
 // instances; one that is read twice at the same index has one. `cat` and `pad` choose between pieces by conditions on the
 // index. A condition that all lanes of a vector share becomes a branch, and what is evaluated inside it lives in a scope of
-// its own; a condition that differs between lanes becomes a select, and the loads under it are guarded lane by lane.
+// its own; a condition that differs between lanes becomes a select, and the loads under it are guarded lane by lane. Branches
+// within branches end at kMaxBranchDepth; what lies deeper is selected, so that code never nests without bound.
 #pragma once
 
 #include "ir/graph/Graph.h"
@@ -22,6 +23,8 @@ namespace rl {
 
 using IndexTuple = index::Tuple;
 using index::Condition;
+
+inline constexpr uint32_t kMaxBranchDepth = 16;
 
 struct Instance {
   ValueId value = kNone;
@@ -46,6 +49,7 @@ struct Instance {
 
 struct TraceScope {
   uint32_t parent = kNone;
+  uint32_t depth = 0;          ///< branches around it
   std::vector<uint32_t> order; ///< instances in the order of evaluation
 };
 
@@ -73,17 +77,23 @@ struct TraceRequest {
   std::vector<bool> boundary;       ///< by value: loaded, not computed
   int64_t lanes = 1;
   bool splitCat = false;            ///< every output is a cat of equal pieces: iterate over a piece, store all of them
-  size_t maxInstances = 1u << 20;
+  // Where tracing ends early. A value that would be computed at an index which costs more than `maxIndexWeight`
+  // (index::Expr::weight), or under more than `maxGuards` conditions, is too deep in layouts.
+  size_t maxInstances = SIZE_MAX;
+  uint32_t maxIndexWeight = UINT32_MAX;
+  size_t maxGuards = SIZE_MAX;
 };
 
-/// Errors: Code::Unsupported where the instances exceed the request's limit (layouts that make many distinct indices), or an
-/// op is not elementwise, layout or creation.
+/// Errors: Code::Unsupported where a limit of the request is exceeded, or an op is not elementwise, layout or creation.
 Result<Trace> tracePointwise(const TraceRequest &);
 
-/// The same, but a trace that grows beyond the limit is handed back as far as it went, so that its shape can be judged.
+/// The same, but a trace that meets a limit is handed back as far as it went, so that its shape can be judged.
 struct TraceOutcome {
   Trace trace;
-  bool exceeded = false;
+  bool exceeded = false;    ///< too many instances, or:
+  ValueId deep = kNone;     ///< this value is too deep in layouts
+  uint32_t indexWeight = 0; ///< of `deep`
+  size_t guards = 0;        ///< conditions over `deep`
 };
 Result<TraceOutcome> tracePointwiseUpTo(const TraceRequest &);
 

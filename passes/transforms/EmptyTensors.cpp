@@ -16,6 +16,8 @@ struct EmptyTensorsPass : PassWrapper<EmptyTensorsPass, OperationPass<func::Func
   StringRef getDescription() const override { return "Replace what computes tensors without elements by an empty constant"; }
 
   void runOnOperation() override {
+    if (getOperation().isExternal())
+      return;
     SmallVector<Operation *> ops;
     for (Operation &op : getOperation().getBody().front().without_terminator())
       if (!isa<ridge::FullOp, ridge::LiteralOp>(op))
@@ -30,7 +32,7 @@ struct EmptyTensorsPass : PassWrapper<EmptyTensorsPass, OperationPass<func::Func
         }
         OpBuilder b(op);
         auto full = ridge::FullOp::create(b, op->getLoc(), type, ridge::toAttribute(op->getContext(), rl::Scalar{rl::Scalar::Int, 0, 0}));
-        for (StringRef name : {StringRef(ridge::kNameAttr), StringRef(ridge::kNodeAttr)})
+        for (StringRef name : {StringRef(ridge::kNameAttr), StringRef(ridge::kNodeAttr), StringRef(ridge::kSourceAttr)})
           if (Attribute a = op->getAttr(name))
             full->setAttr(name, a);
         result.replaceAllUsesWith(full);

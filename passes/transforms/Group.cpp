@@ -4,6 +4,7 @@
 // Writes the planner's decision into the IR: each kernel a `ridge.group`, what it recomputes cloned into it, its figures and
 // reasons as attributes. Nothing is decided here.
 #include "ir/dialect/Export.h"
+#include "ir/dialect/OpModel.h"
 #include "ir/dialect/Ridge.h"
 #include "passes/plan/Planner.h"
 #include "passes/transforms/Passes.h"
@@ -23,6 +24,7 @@ public:
 
   void apply(const rl::Plan &plan) {
     Block &block = f.getBody().front();
+    f->setAttr(kUnfusedBytesAttr, b.getI64IntegerAttr(plan.unfusedBytes));
     b.setInsertionPoint(block.getTerminator());
     for (const rl::PlannedGroup &g : plan.groups)
       form(g);
@@ -117,6 +119,30 @@ struct GroupPass : PassWrapper<GroupPass, OperationPass<func::FuncOp>> {
 
   void runOnOperation() override {
     func::FuncOp f = getOperation();
+    if (f.isExternal())
+      return;
+    if (!f.getBody().hasOneBlock()) {
+      f.emitError("a graph is one block");
+      return signalPassFailure();
+    }
+    // What is grouped stays as it is; a function that is grouped in part was not made by this pass.
+    bool grouped = false, plain = false;
+    for (Operation &op : f.getBody().front().without_terminator()) {
+      bool group = isa<GroupOp>(op);
+      if (!group && !isa<LiteralOp>(op) && !opKind(&op)) {
+        op.emitOpError("is not an op of a graph");
+        return signalPassFailure();
+      }
+      grouped |= group;
+      plain |= !group;
+    }
+    if (grouped) {
+      if (plain) {
+        f.emitError("has groups beside ops that are in none");
+        signalPassFailure();
+      }
+      return;
+    }
     auto machine = target ? rl::Result<rl::cost::TargetDesc>(*target) : rl::cost::findTarget(targetName);
     if (!machine) {
       f.emitError(machine.error().message);
@@ -147,4 +173,5 @@ std::unique_ptr<Pass> rl::createGroupPass(const cost::TargetDesc &target, Error 
 void rl::registerRidgePasses() {
   PassRegistration<GroupPass>();
   registerPass([] { return rl::createEmptyTensorsPass(); });
+  registerPass([] { return rl::createSplitCatsPass(254); });
 }

@@ -1,6 +1,7 @@
 // Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "passes/transforms/Passes.h"
+#include "passes/plan/Planner.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"
@@ -23,6 +24,7 @@ rl::Status rl::runPipeline(ModuleOp module, const cost::TargetDesc &target) {
   f.addPass(createEmptyTensorsPass());
   f.addPass(mlir::createCanonicalizerPass());
   f.addPass(mlir::createCSEPass());
+  f.addPass(createSplitCatsPass(maxKernelArguments(target) / 2));
   f.addPass(createGroupPass(target, &planned));
   if (failed(pm.run(module))) {
     if (planned.code != Code::Ok)
