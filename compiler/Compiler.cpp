@@ -235,6 +235,10 @@ Result<Compiled> Driver::run() {
     return unsupported("/gradient", "gradient requests are not compiled by this version");
   if (graph.precision.mode != "keep")
     return unsupported("/precision/mode", "precision mode '" + graph.precision.mode + "' is not compiled by this version; 'keep' is");
+  for (NodeId n = 0; n < graph.nodes.size(); ++n)
+    if (auto pin = graph.nodes[n].pin; pin && !isArithmeticFloat(*pin))
+      return unsupported(graph.nodes[n].pointer() + "/precision",
+                         graph.describe(n) + ": a node pinned to " + dtypeName(*pin) + " is not compiled by this version");
   code.nvptx = target.cuda;
   code.cpu = target.arch;
   if (target.cuda)

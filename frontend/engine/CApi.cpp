@@ -73,7 +73,11 @@ RL_API int rl_compile(const char *graph_json, size_t length, const char *target,
     auto resolved = resolveTarget(target ? target : "");
     if (!resolved)
       return setLastError(resolved.error());
-    if (!spec->dims.empty() && engine.dims.empty())
+    const bool open = !spec->dims.empty() && engine.dims.empty();
+    if (open) // a graph that no extents make valid is invalid
+      if (auto signature = checkSpec(*spec); !signature)
+        return setLastError(signature.error(), "graph");
+    if (open)
       return setLastError(unsupported("/dims", "the graph has symbolic dimensions; give their extents in the options, {\"dims\": {\"" +
                                                    spec->dims[0].name + "\": 32}}"),
                           "graph");

@@ -7,6 +7,7 @@
 #include "frontend/api/Reference.h"
 #include "frontend/engine/BuildId.h"
 #include "frontend/json/JsonReader.h"
+#include "ir/interp/Interpreter.h"
 #include "runtime/cpu/CpuFeatures.h"
 #include "runtime/cuda/Cuda.h"
 
@@ -142,8 +143,10 @@ Result<Artifact> compileSpec(const GraphSpec &spec, const Target &target, const 
   };
   RL_ASSIGN(out.graph, resolve(spec, options.dims));
   lap("resolve");
-  if (target.kind == Target::Reference)
+  if (target.kind == Target::Reference) {
+    RL_TRY(checkInterpretable(out.graph));
     return out;
+  }
   RL_ASSIGN(CompileTarget machine, compileTarget(target));
   std::string canonical = printGraph(specOf(out.graph));
   DiskCache cache = DiskCache::open(options.keepStages ? "off" : options.cache);

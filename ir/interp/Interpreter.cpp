@@ -140,11 +140,7 @@ private:
   }
 
   Status check() const {
-    if (graph.gradient)
-      return unsupported("/gradient", "the interpreter does not compute gradients");
-    if (graph.precision.mode != "keep")
-      return unsupported("/precision/mode", "the interpreter keeps every type: precision mode " + graph.precision.mode +
-                                                " is not supported");
+    RL_TRY(checkInterpretable(graph));
     if (inputs.size() != graph.inputs.size() || parameters.size() != graph.parameters.size())
       return usageError("the graph has " + std::to_string(graph.inputs.size()) + " inputs and " +
                         std::to_string(graph.parameters.size()) + " parameters, given were " +
@@ -194,9 +190,6 @@ private:
     scalars.reserve(node.inputs.size());
     pinned.reserve(node.inputs.size());
     const bool pin = node.pin && *node.pin != DType::F32;
-    if (pin && !isArithmeticFloat(*node.pin))
-      return unsupported(node.pointer() + "/precision",
-                         graph.describe(id) + ": the interpreter does not pin a node to " + dtypeName(*node.pin));
     Call call{graph, id, node, {}, {}};
     for (const Operand &operand : node.inputs) {
       if (operand.isLiteral()) {
@@ -242,6 +235,19 @@ private:
 };
 
 } // namespace
+
+Status checkInterpretable(const Graph &graph) {
+  if (graph.gradient)
+    return unsupported("/gradient", "the interpreter does not compute gradients");
+  if (graph.precision.mode != "keep")
+    return unsupported("/precision/mode", "the interpreter keeps every type: precision mode " + graph.precision.mode +
+                                              " is not supported");
+  for (NodeId n = 0; n < graph.nodes.size(); ++n)
+    if (auto pin = graph.nodes[n].pin; pin && !isArithmeticFloat(*pin))
+      return unsupported(graph.nodes[n].pointer() + "/precision",
+                         graph.describe(n) + ": the interpreter does not pin a node to " + dtypeName(*pin));
+  return {};
+}
 
 Result<std::vector<HostTensor>> interpret(const Graph &graph, const std::vector<HostTensor> &inputs,
                                           const std::vector<HostTensor> &parameters,

@@ -27,6 +27,9 @@ enum class Intermediates : uint8_t {
   KeepF32, ///< keeps f32 precision until a cast, a graph output or a quantised op (which reads storage) rounds it
 };
 
+/// What `interpret` refuses whatever the tensors: Code::Unsupported, with the place.
+Status checkInterpretable(const Graph &);
+
 /// Runs the graph; nodes that no output needs are not run. `inputs` and `parameters` in the graph's order, with the
 /// graph's types. Errors: Code::Invalid with the node's pointer for an index or a target out of range, and with
 /// "/tensor" for a tensor of another type than the graph's; Code::Unsupported for a gradient request, a precision mode

@@ -174,4 +174,5 @@ void rl::registerRidgePasses() {
   PassRegistration<GroupPass>();
   registerPass([] { return rl::createEmptyTensorsPass(); });
   registerPass([] { return rl::createSplitCatsPass(254); });
+  registerPass([] { return rl::createPinsPass(); });
 }

@@ -21,12 +21,15 @@ struct TargetDesc;
 
 /// Replaces what computes tensors without elements by an empty `ridge.full`, so that nothing depends on its operands.
 std::unique_ptr<mlir::Pass> createEmptyTensorsPass();
+/// Rounds the float operands and results of nodes that are pinned to f16 or bf16, by casts.
+std::unique_ptr<mlir::Pass> createPinsPass();
 /// Nests every `ridge.cat` of more operands than `most` (two or more), so that each kernel reads a part of them.
 std::unique_ptr<mlir::Pass> createSplitCatsPass(size_t most);
 /// Forms the groups that `planPointwise` decides. The error that it may report stays available through `groupingError`.
 std::unique_ptr<mlir::Pass> createGroupPass(const cost::TargetDesc &target, Error *error = nullptr);
 
-/// Makes the passes known to ridge-opt: -ridge-empty-tensors, -ridge-split-cats="most=254", -ridge-group="target=h200".
+/// Makes the passes known to ridge-opt: -ridge-pins, -ridge-empty-tensors, -ridge-split-cats="most=254",
+/// -ridge-group="target=h200".
 void registerRidgePasses();
 
 /// Runs everything from an imported graph to frozen groups. Errors carry the node's JSON pointer.

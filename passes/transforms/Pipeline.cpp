@@ -21,6 +21,7 @@ rl::Status rl::runPipeline(ModuleOp module, const cost::TargetDesc &target) {
   planned.code = Code::Ok;
   PassManager pm(module.getContext());
   OpPassManager &f = pm.nest<func::FuncOp>();
+  f.addPass(createPinsPass());
   f.addPass(createEmptyTensorsPass());
   f.addPass(mlir::createCanonicalizerPass());
   f.addPass(mlir::createCSEPass());

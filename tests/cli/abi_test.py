@@ -1,0 +1,169 @@
+#!/usr/bin/env python3
+# Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The compiler's C interface, from ctypes: codes and places of errors, arguments that make no sense, bytes that are no
+graph, unaligned and shared pointers, threads, and nodes pinned to a narrower type.
+
+usage: abi_test.py [unittest arguments], with libridgeline.so in $RIDGELINE_LIBRARY."""
+import ctypes as C
+import json
+import os
+import pathlib
+import random
+import struct
+import threading
+import unittest
+
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
+L = C.CDLL(os.environ.get("RIDGELINE_LIBRARY", str(SOURCE / "build/release/lib/libridgeline.so")))
+L.rl_last_error.restype = C.c_char_p
+L.rl_compile.argtypes = [C.c_char_p, C.c_size_t, C.c_char_p, C.c_char_p, C.POINTER(C.c_void_p)]
+L.rl_run.argtypes = [C.c_void_p, C.c_void_p, C.c_void_p, C.c_void_p]
+L.rl_bind.argtypes = [C.c_void_p, C.c_char_p, C.c_void_p, C.c_size_t]
+L.rl_save.argtypes = [C.c_void_p, C.c_char_p]
+L.rl_load.argtypes = [C.c_char_p, C.POINTER(C.c_void_p)]
+L.rl_explain.argtypes = [C.c_void_p, C.c_char_p, C.POINTER(C.c_char_p)]
+L.rl_count.argtypes = [C.c_void_p, C.c_int]
+L.rl_kernel_count.argtypes = L.rl_unload.argtypes = [C.c_void_p]
+L.rl_tensor.argtypes = [C.c_void_p, C.c_int, C.c_int] + [C.c_void_p] * 4
+OK, USAGE, INVALID, UNSUPPORTED, DEVICE = range(5)
+F32 = lambda *shape: {"dtype": "f32", "shape": list(shape)}  # noqa: E731
+
+
+def graph(nodes, inputs, outputs=("y",), **more):
+    return dict({"ridgeline": 1, "name": "g", "inputs": inputs, "nodes": nodes, "outputs": list(outputs)}, **more)
+
+
+RELU = graph([{"op": "relu", "inputs": ["x"], "outputs": ["y"]}], {"x": F32(4)})
+
+
+class Abi(unittest.TestCase):
+    def compile(self, what, target="cpu", options=b'{"cache": "off"}'):
+        """(code, module, message)"""
+        text = what if isinstance(what, bytes) else json.dumps(what).encode()
+        module = C.c_void_p()
+        code = L.rl_compile(text, len(text), target.encode(), options, C.byref(module))
+        if code == OK:
+            self.addCleanup(L.rl_unload, module)
+        else:
+            self.assertIsNone(module.value)
+        return code, module, L.rl_last_error().decode()
+
+    def module(self, what, target="cpu"):
+        code, module, message = self.compile(what, target)
+        self.assertEqual(code, OK, message)
+        return module
+
+    def run_f32(self, module, inputs, count):
+        out = (C.c_float * count)()
+        code = L.rl_run(module, (C.c_void_p * len(inputs))(*inputs), (C.c_void_p * 1)(C.addressof(out)), None)
+        self.assertEqual(code, OK, L.rl_last_error())
+        return list(out)
+
+    def test_places_of_errors(self):
+        g = graph([{"op": "relu", "inputs": ["x"], "outputs": ["y"]}], {"x": F32("B")}, dims={"B": {"min": 5, "max": 4}})
+        for change, code, place in (({}, INVALID, "/dims/B/max"), ({"dims": {"B": {"min": -1}}}, INVALID, "/dims/B/min"),
+                                    ({"dims": {"B": {"min": 1}}}, UNSUPPORTED, "/dims")):
+            got, _, message = self.compile(dict(g, **change))
+            self.assertEqual((got, message.split(": ")[0]), (code, "graph:" + place))
+        for target in ("cpu", "reference", "sm_90a"):
+            g = dict(RELU, gradient={"of": {"y": "x"}, "wrt": ["x"]})
+            code, _, message = self.compile(g, target)
+            self.assertEqual((code, message.split(": ")[0]), (UNSUPPORTED, "graph:/gradient"))
+            g = json.loads(json.dumps(RELU))
+            g["nodes"][0]["precision"] = "f8e4m3"
+            code, _, message = self.compile(g, target)
+            self.assertEqual((code, message.split(": ")[0]), (UNSUPPORTED, "graph:/nodes/0/precision"))
+
+    def test_arguments(self):
+        text, out, none = json.dumps(RELU).encode(), C.c_void_p(), C.POINTER(C.c_void_p)()
+        for code, call in ((USAGE, lambda: L.rl_compile(None, 0, b"cpu", None, C.byref(out))),
+                           (USAGE, lambda: L.rl_compile(text, len(text), b"cpu", None, none)),
+                           (USAGE, lambda: L.rl_compile(text, len(text), b"nowhere", None, C.byref(out))),
+                           (USAGE, lambda: L.rl_compile(text, len(text), b"cpu", b"[", C.byref(out))),
+                           (USAGE, lambda: L.rl_compile(text, len(text), b"cpu", b'{"what": 1}', C.byref(out))),
+                           (INVALID, lambda: L.rl_compile(text, len(text) - 1, b"cpu", None, C.byref(out))),
+                           (USAGE, lambda: L.rl_save(None, b"x")), (USAGE, lambda: L.rl_load(None, C.byref(out))),
+                           (USAGE, lambda: L.rl_load(b"x", none)), (INVALID, lambda: L.rl_load(b"/nowhere", C.byref(out))),
+                           (USAGE, lambda: L.rl_explain(None, b"text", None)), (USAGE, lambda: L.rl_run(None, None, None, None)),
+                           (USAGE, lambda: L.rl_bind(None, b"w", None, 0)), (-1, lambda: L.rl_count(None, 0)),
+                           (-1, lambda: L.rl_kernel_count(None)),
+                           (USAGE, lambda: L.rl_tensor(None, 0, 0, None, None, None, None))):
+            self.assertEqual(call(), code)
+            self.assertTrue(L.rl_last_error())
+        L.rl_unload(None)
+        m = self.module(RELU)
+        nothing = (C.c_void_p * 1)(None)
+        for code, call in ((USAGE, lambda: L.rl_run(m, None, None, None)), (USAGE, lambda: L.rl_run(m, nothing, nothing, None)),
+                           (USAGE, lambda: L.rl_bind(m, b"w", None, 0)), (-1, lambda: L.rl_count(m, 3)),
+                           (USAGE, lambda: L.rl_tensor(m, 0, 1, None, None, None, None)),
+                           (OK, lambda: L.rl_tensor(m, 0, 0, None, None, None, None))):
+            self.assertEqual(call(), code)
+
+    def test_bytes_that_are_no_graph(self):
+        self.assertEqual(self.compile(random.Random(1).randbytes(1 << 20))[0], INVALID)
+        text, r = json.dumps(RELU).encode(), random.Random(2)
+        for _ in range(500):
+            b = bytearray(text)
+            for _ in range(r.randint(1, 3)):
+                b[r.randrange(len(b))] = r.randrange(256)
+            self.assertIn(self.compile(bytes(b), "reference")[0], (OK, INVALID, UNSUPPORTED))
+
+    def test_pointers(self):
+        n = 1001
+        g = graph([{"op": "add", "inputs": ["a", "b"], "outputs": ["y"]}], {"a": F32(n), "b": F32(n)})
+        for target in ("cpu", "reference"):
+            m = self.module(g, target)
+            memory = (C.c_float * (2 * n + 64))(*range(2 * n + 64))
+            for offset in range(5):  # aligned to an element, not to a vector
+                a = C.addressof(memory) + 4 * offset
+                self.assertEqual(self.run_f32(m, [a, a], n), [2.0 * (offset + i) for i in range(n)])
+                self.assertEqual(self.run_f32(m, [a, a + 4 * n], n), [2.0 * (offset + i) + n for i in range(n)])
+
+    def test_pinned_nodes_round(self):
+        r = random.Random(3)
+        x = [r.uniform(-4, 4) * 2.0 ** r.randint(-4, 6) for _ in range(37)]
+        data = struct.pack("37f", *x)
+        for pin, bits in (("f16", 13), ("bf16", 16), ("f32", 0)):
+            node = {"op": "sub", "inputs": ["x", 0.3], "outputs": ["y"], "precision": pin}
+            g = graph([node, {"op": "mul", "inputs": ["y", 1.1], "outputs": ["z"]}], {"x": F32(37)}, ["y"])
+            got = [self.run_f32(self.module(g, t), [C.cast(data, C.c_void_p).value], 37) for t in ("reference", "cpu")]
+            self.assertEqual(got[0], got[1], pin)
+            for v in got[0]:
+                self.assertEqual(struct.unpack("I", struct.pack("f", v))[0] & ((1 << bits) - 1), 0, (pin, v))
+            # A 16-bit node rounds once, to the pin, and is then stored in its own type.
+            own = "bf16" if pin == "f16" else "f16"
+            g = graph([{"op": "cast", "inputs": ["x"], "outputs": ["c"], "attrs": {"dtype": own}},
+                       {"op": "mul", "inputs": ["c", 3.3], "outputs": ["m"], "precision": pin},
+                       {"op": "cast", "inputs": ["m"], "outputs": ["y"], "attrs": {"dtype": "f32"}}], {"x": F32(37)})
+            got = [self.run_f32(self.module(dict(g, numerics="strict"), t), [C.cast(data, C.c_void_p).value], 37)
+                   for t in ("reference", "cpu")]
+            self.assertEqual(got[0], got[1], pin)
+
+    def test_threads(self):
+        wrong = []
+
+        def work(i):
+            try:
+                for k in range(4):
+                    n = 10 * i + k + 1
+                    data = (C.c_float * n)(*range(n))
+                    g = graph([{"op": "mul", "inputs": ["x", k], "outputs": ["a"]},
+                               {"op": "add", "inputs": ["a", i], "outputs": ["y"]}], {"x": F32(n)})
+                    m = self.module(g, ("cpu", "reference")[k % 2])
+                    if self.run_f32(m, [C.addressof(data)], n) != [float(j * k + i) for j in range(n)]:
+                        wrong.append((i, k))
+                    if "/ridgeline" not in self.compile(b"{}")[2]:  # the message of this thread's own failure
+                        wrong.append(i)
+            except Exception as e:  # an assertion in a thread is not seen otherwise
+                wrong.append(repr(e))
+        threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        self.assertEqual(wrong, [])
+
+
+if __name__ == "__main__":
+    unittest.main()
