@@ -121,6 +121,8 @@ Result<std::string> generateCode(llvm::Module &module, const CodeTarget &target,
         f.addFnAttr("prefer-vector-width", "256");
       }
   optimise(module, *machine);
+  if (target.nvptx)
+    avoidAssemblerQuirks(module);
   if (irText) {
     llvm::raw_string_ostream text(*irText);
     module.print(text, nullptr);

@@ -15,6 +15,9 @@ namespace rl {
 /// Makes LLVM's NVPTX or x86 back end known, once a process.
 void initializeTarget(bool nvptx);
 
+/// Rewrites what the assembler of PTX would get wrong. Behind the optimiser, which would undo it.
+void avoidAssemblerQuirks(llvm::Module &);
+
 /// Verifies, optimises and generates. `irText`, where not null, receives the optimised LLVM IR.
 Result<std::string> generateCode(llvm::Module &, const CodeTarget &, std::string *irText);
 

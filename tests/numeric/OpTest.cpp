@@ -4,6 +4,7 @@
 // Every elementwise op on every legal combination of types, on the values that most often go wrong (all codes of the types of
 // 8 and 16 bits), against the interpreter. The data is rotated from run to run, so that every value is computed in a
 // vector's body and in the tail; scalars are broadcast from either side. RIDGELINE_TEST_TARGET=cuda runs it on a GPU.
+#include "frontend/api/Engine.h"
 #include "frontend/json/JsonReader.h"
 #include "ir/interp/Convert.h"
 #include "tests/numeric/support/Device.h"
@@ -16,6 +17,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <set>
+#include <tuple>
 
 using namespace rl;
 using namespace rl::numeric;
@@ -35,6 +37,16 @@ Device *device() {
     return d ? std::move(*d) : nullptr;
   }();
   return made.get();
+}
+
+std::string ptxOf(const GraphSpec &spec) {
+  EngineOptions options;
+  options.cache = "off";
+  Result<Target> target = resolveTarget("sm_90a");
+  EXPECT_TRUE(target.ok());
+  Result<Artifact> artifact = compileSpec(spec, *target, options);
+  EXPECT_TRUE(artifact.ok()) << (artifact.ok() ? "" : artifact.error().str());
+  return artifact ? artifact->package.ptx : std::string();
 }
 
 HostTensor tensorOf(DType type, const std::vector<double> &values) {
@@ -345,6 +357,46 @@ TEST_P(Casts, ToEveryType) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, Casts, testing::ValuesIn(kAll), nameOf);
+
+// The absolute value of the least integer is negative: what follows must not count on the contrary. (ptxas does for abs.s32.)
+TEST(Quirks, AbsOfTheLeastInteger) {
+  ASSERT_NE(device(), nullptr);
+  for (DType type : {DType::I8, DType::I32, DType::I64}) {
+    GraphSpec spec;
+    spec.name = "quirk";
+    HostTensor x = specials(type);
+    spec.inputs = {input("x", x)};
+    for (auto [op, from, to] : {std::tuple{"abs", "x", "a"}, {"log", "a", "l"}, {"sign", "a", "s"}, {"relu", "a", "r"}})
+      spec.nodes.push_back({op, {{from, {}}}, {to}, {}, {}, {}});
+    spec.nodes.push_back({"lt", {{"a", {}}, {"", Scalar{Scalar::Int, 0, 0}}}, {"n"}, {}, {}, {}});
+    spec.outputs = {"a", "l", "s", "r", "n"};
+    Result<Graph> graph = resolve(spec);
+    ASSERT_TRUE(graph.ok()) << graph.error().str();
+    Result<std::unique_ptr<Module>> module = device()->compile(spec);
+    ASSERT_TRUE(module.ok()) << module.error().str();
+    Result<std::vector<Expected>> want = evaluateRanges(*graph, Case{spec, {x}, {}});
+    Result<std::vector<HostTensor>> got = device()->run(**module, {x}, {}, false);
+    ASSERT_TRUE(want.ok() && got.ok());
+    for (size_t o = 0; o < got->size(); ++o)
+      EXPECT_EQ(mismatch((*want)[o], (*got)[o]), "") << spec.outputs[o] << " of " << dtypeName(type);
+    EXPECT_EQ(ptxOf(spec).find("abs.s"), std::string::npos);
+  }
+}
+
+// A function of a constant is what the hardware makes of it at run time, not what the assembler computes.
+TEST(Quirks, FunctionsOfConstantsAreNotFolded) {
+  GraphSpec spec;
+  spec.name = "quirk";
+  spec.strict = true;
+  spec.inputs = {{"x", DType::F32, {{64, {}}}}};
+  spec.nodes = {{"full", {}, {"two"}, {{"shape", std::vector<Dim>{}}, {"dtype", std::string("f32")}, {"value", number(2)}}, {}, {}},
+                {"rsqrt", {{"two", {}}}, {"r"}, {}, {}, {}},
+                {"add", {{"x", {}}, {"r", {}}}, {"y"}, {}, {}, {}}};
+  spec.outputs = {"y"};
+  std::string ptx = ptxOf(spec);
+  if (ptx.find("rsqrt.approx") != std::string::npos)
+    EXPECT_NE(ptx.find("%ctaid.z"), std::string::npos) << ptx;
+}
 
 // The comparison itself: it must tell a result that is one step off, a zero of the other sign, a missing NaN.
 TEST(Comparison, TellsTheLeastDifference) {

@@ -310,6 +310,10 @@ Status Evaluator::computed(NodeId id, Ranged &out) {
         if (hasZero[0])
           b.anything();
         break;
+      case Cast: // where e4m3 does not saturate, what is too large gives NaN, and what lies between the ends may be finite
+        if (type.dtype == DType::F8E4M3 && !n.attrs.saturate && !std::isnan(lo[0]))
+          b.add(roundedTo(type.dtype, static_cast<float>(lo[0]))), b.add(roundedTo(type.dtype, static_cast<float>(hi[0])));
+        break;
       case Div:
         if (hasZero[1])
           b.anything();
