@@ -124,6 +124,9 @@ Estimate estimate(const WorkEstimate &w, const TargetDesc &t, bool first, bool e
   e.issue =
       std::max((w.ops + w.specialOps + f32Fmas) / (lanes * t.issueLanes), (w.ops + f32Fmas) / (lanes * t.fp32Lanes));
   e.special = w.specialOps / (lanes * t.specialLanes);
+  // A CPU has no unit of its own for them: they are more of the same instructions.
+  if (!t.gpu && e.special > 0)
+    e.special += e.issue;
   for (size_t i = 0; i < w.tensorFlops.size(); ++i) {
     DType type = static_cast<DType>(i);
     if (type == DType::F32 || w.tensorFlops[i] == 0)
