@@ -140,6 +140,16 @@ class Abi(unittest.TestCase):
                    for t in ("reference", "cpu")]
             self.assertEqual(got[0], got[1], pin)
 
+    def test_thousands_of_tensors(self):
+        n = 4200  # more than one launch takes
+        names = [f"x{i}" for i in range(n)]
+        nodes = [{"op": "add", "inputs": [f"s{i - 1}" if i > 1 else "x0", names[i]], "outputs": [f"s{i}"]} for i in range(1, n)]
+        m = self.module(graph(nodes, {name: F32(2) for name in names}, [f"s{n - 1}"]))
+        self.assertGreater(L.rl_kernel_count(m), 1)
+        data = (C.c_float * (2 * n))(*[i // 2 % 7 for i in range(2 * n)])
+        total = float(sum(i % 7 for i in range(n)))
+        self.assertEqual(self.run_f32(m, [C.addressof(data) + 8 * i for i in range(n)], 2), [total, total])
+
     def test_threads(self):
         wrong = []
 
