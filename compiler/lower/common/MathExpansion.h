@@ -2,8 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Mathematics without libdevice and without libm: each function is expanded, at the level of vectors, into arith and
-// math operations that LLVM selects directly, and on NVPTX into the hardware's approximations where the result is
-// rounded to 16 bits and they are good enough. The error of every function is in ACCURACY.md, held by MathAccuracyTest.
+// math operations that LLVM selects directly; where the result is rounded to 16 bits into fewer of them, on NVPTX into
+// the hardware's approximations where they are good enough. The error of every function is in ACCURACY.md, held by
+// MathAccuracyTest.
 #pragma once
 
 #include <cstdint>

@@ -128,17 +128,18 @@ F softplusCpu16(F x, Rounding r) {
 }
 
 F geluErfCpu16(F x, Rounding r) {
-  // max(x, 0) - a Q(a), as geluErf16, whose polynomials these are.
+  // max(x, 0) - a Q(a), as geluErf16, whose polynomials these are, but for the first coefficient for bf16: t P(t) is 1/2
+  // to the bit where a is small, so that a subnormal x gives x/2 before the rounding.
   constexpr float kF16[] = {0x1.9accb8p-2f, 0x1.1c16cap+0f,  0x1.274654p+2f, -0x1.521e4cp+2f,
                             0x1.273b18p+6f, -0x1.339ebap+7f, 0x1.85ec18p+6f};
-  constexpr float kBF16[] = {0x1.994cf2p-2f, 0x1.2873acp+0f,  0x1.fd19a2p+1f, -0x1.fb93dap-1f,
+  constexpr float kBF16[] = {0x1.994cfcp-2f, 0x1.2873acp+0f,  0x1.fd19a2p+1f, -0x1.fb93dap-1f,
                              0x1.d1222ap+5f, -0x1.f17b16p+6f, 0x1.2c9c54p+6f};
   F a = atMost(abs(x), 14.45f);
   Power e = power(a * (-0.5f * kLog2E), a, 24, degreeFor(r));
   F t = a.emitter->f(1.0f) / (a + 3.0f);
-  F q = (r == Rounding::F16 ? horner(t, kF16) : horner(t, kBF16)) * (a * t) * (e.p * e.s);
-  F positive = fma(abs(x), 0.5f, x * 0.5f); // NaN for -inf
-  return orSign(fma(q, -0x1p-24f, positive), x);
+  F q = t * (r == Rounding::F16 ? horner(t, kF16) : horner(t, kBF16)) * (e.p * e.s) * a;
+  F positive = fma(abs(x), 0.5f, x * 0.5f); // NaN for -inf; 0 for 2^-149, which leaves less than that
+  return orSign(abs(fma(q, -0x1p-24f, positive)), x);
 }
 
 } // namespace rl::mathx
