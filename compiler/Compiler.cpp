@@ -241,8 +241,12 @@ Result<Compiled> Driver::run() {
                          graph.describe(n) + ": a node pinned to " + dtypeName(*pin) + " is not compiled by this version");
   code.nvptx = target.cuda;
   code.cpu = target.arch;
-  if (target.cuda)
+  if (target.cuda) {
     code.sm = std::atoi(target.arch.c_str() + 3);
+    // sm_89 has f8 conversions, but only from PTX 8.1 on.
+    if (code.sm == 89)
+      code.ptxVersion = 81;
+  }
   context.loadAllAvailableDialects();
   OwningOpRef<ModuleOp> module = ridge::importGraph(context, graph);
   keep("graph", {}, options.keepStages ? textOf(*module) : std::string());

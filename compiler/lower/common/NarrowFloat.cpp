@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Narrow floats by integer arithmetic where the target has no instruction, else by that instruction: f16 on both
-// targets, bf16 on NVPTX from sm_80 on, f8e4m3 and f8e5m2 from sm_90 on (sm_89 has them only from PTX 8.1 on, and the
-// compiler emits 8.0). fptrunc to bf16 is not used on x86, where LLVM 22 would call a library function.
+// targets, bf16 on NVPTX from sm_80 on, f8e4m3 and f8e5m2 from sm_89 on (there from PTX 8.1 on, which the compiler then
+// asks for). fptrunc to bf16 is not used on x86, where LLVM 22 would call a library function.
 #include "compiler/lower/common/NarrowFloat.h"
 #include "compiler/lower/common/MathExpansionBuilder.h"
 
@@ -49,7 +49,7 @@ I withSign(I magnitude, I sourceBits, int shift, int32_t signBit) {
   return magnitude | (shrU(sourceBits, shift) & signBit);
 }
 
-bool hasF8Conversions(const MathTarget &target) { return target.nvptx && target.sm >= 90; }
+bool hasF8Conversions(const MathTarget &target) { return target.nvptx && target.sm >= 89; }
 
 /// Calls an intrinsic on pairs of lanes; an odd last lane is paired with `filler`. `emitPair(low, high)` gives one
 /// value for the two, `unpack(value, i)` lane i of it.
