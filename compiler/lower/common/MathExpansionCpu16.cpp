@@ -8,8 +8,8 @@
 // Polynomials: minimax in the relative error of the whole function (Remez exchange in 50 digits) with the constant
 // term fixed. Rational functions: minimax by linear programming over 700 points, with the value 1 at the end and none
 // above it; then the end is moved to the first f32 at which numerator and denominator, in the arithmetic here, are
-// equal. So the functions are 1 there to the bit, and below nowhere greater (1 - tanh(x)^2 is never negative). The bound
-// beside each is that of the rounded coefficients; of rational functions it includes the evaluation.
+// equal. So the functions are 1 there to the bit, and below nowhere greater (1 - tanh(x)^2 is never negative). The
+// bound beside each is that of the rounded coefficients; of rational functions it includes the evaluation.
 #include "compiler/lower/common/MathExpansionBuilder.h"
 
 namespace rl::mathx {
@@ -28,9 +28,9 @@ struct Power {
 /// 2^f on |f| <= 1/2, exact for f = 0.
 F exp2Fraction(F f, int degree) {
   constexpr float k4[] = {1.0f, 0x1.62e0c0p-1f, 0x1.ebfa4ap-3f, 0x1.ca1ea4p-5f, 0x1.3cc030p-7f}; // 2^-18.1
-  constexpr float k5[] = {1.0f,             0x1.62e39ep-1f, 0x1.ebfa4cp-3f,
+  constexpr float k5[] = {1.0f,           0x1.62e39ep-1f, 0x1.ebfa4cp-3f,
                           0x1.c7436ep-5f, 0x1.3cbf78p-7f, 0x1.23a672p-10f}; // 2^-21.1
-  constexpr float k6[] = {1.0f,           0x1.62e430p-1f, 0x1.ebfbe0p-3f, 0x1.c6aecap-5f,
+  constexpr float k6[] = {1.0f,           0x1.62e430p-1f,  0x1.ebfbe0p-3f, 0x1.c6aecap-5f,
                           0x1.3b2a1ap-7f, 0x1.5f49a6p-10f, 0x1.4440a0p-13f}; // 2^-28.5
   return degree == 4 ? horner(f, k4) : degree == 5 ? horner(f, k5) : horner(f, k6);
 }
@@ -128,8 +128,8 @@ F softplusCpu16(F x, Rounding r) {
 }
 
 F geluErfCpu16(F x, Rounding r) {
-  // max(x, 0) - a Q(a), as geluErf16, whose polynomials these are, but for the first coefficient for bf16: t P(t) is 1/2
-  // to the bit where a is small, so that a subnormal x gives x/2 before the rounding.
+  // max(x, 0) - a Q(a), as geluErf16, whose polynomials these are, but for the first coefficient for bf16: t P(t) is
+  // 1/2 to the bit where a is small, so that a subnormal x gives x/2 before the rounding.
   constexpr float kF16[] = {0x1.9accb8p-2f, 0x1.1c16cap+0f,  0x1.274654p+2f, -0x1.521e4cp+2f,
                             0x1.273b18p+6f, -0x1.339ebap+7f, 0x1.85ec18p+6f};
   constexpr float kBF16[] = {0x1.994cfcp-2f, 0x1.2873acp+0f,  0x1.fd19a2p+1f, -0x1.fb93dap-1f,

@@ -17,8 +17,8 @@ mlir::Value widenFloat(mlir::OpBuilder &builder, mlir::Location loc, mlir::Value
 
 /// The bit patterns (i16 or i8, or vectors) of f32 values rounded to nearest even. `saturate` matters to F8E4M3 and
 /// F8E5M2 alone: beyond the largest finite value they give that value, else NaN (e4m3) or infinity (e5m2).
-/// `plainNans`: the last 16 bits of every NaN among the values are 0, as in those of bf16 and those that arithmetic makes
-/// of other numbers; then rounding to bf16 needs no test for them.
+/// `plainNans`: the last 16 bits of every NaN among the values are 0, as in those of bf16 and those that arithmetic
+/// makes of other numbers; then rounding to bf16 needs no test for them.
 mlir::Value narrowFloat(mlir::OpBuilder &builder, mlir::Location loc, mlir::Value f32, DType to, bool saturate,
                         const MathTarget &target, bool plainNans = false);
 
