@@ -370,6 +370,8 @@ Status Evaluator::computed(NodeId id, Ranged &out) {
         break;
       }
     }
+    if (wide && b.lo <= 0 && b.hi >= 0) // of either sign, as the operands' zeros may be
+      b.add(-0.0f), b.add(0.0f);
     widen(n, type.dtype, b, farArgument);
     f32At(out.lo, i) = b.lo;
     f32At(out.hi, i) = b.hi;
