@@ -40,7 +40,10 @@ Result<std::string> writeRecord(func::FuncOp f, const Package &package, const co
   double ridgePoint = machine.ridgePoint(DType::F32);
   record["ridge_point_flops_per_byte"] = ridgePoint;
   Json kernels = Json::array();
-  int64_t bytes = 0, unfused = 0, nodes = 0;
+  int64_t bytes = 0;
+  // A node that two kernels compute is one node.
+  llvm::DenseSet<int64_t> counted;
+  size_t unnumbered = 0;
   double seconds = 0;
   size_t index = 0;
   for (ridge::GroupOp g : f.getOps<ridge::GroupOp>()) {
@@ -51,17 +54,25 @@ Result<std::string> writeRecord(func::FuncOp f, const Package &package, const co
       continue;
     k["name"] = name;
     k["kind"] = g.getKind().str();
+    k["nodes"] = Json::array();
     for (Operation &op : g.getBody().front().without_terminator()) {
       auto kind = ridge::opKind(&op);
       if (!kind)
         continue;
-      Json node = {{"op", opInfo(*kind).name}, {"output", ridge::valueName(op.getResult(0)).str()}};
-      if (auto at = op.getAttrOfType<IntegerAttr>(ridge::kNodeAttr))
+      auto at = op.getAttrOfType<IntegerAttr>(ridge::kNodeAttr);
+      StringRef output = ridge::valueName(op.getResult(0));
+      if (!at && output.empty() && isa<ridge::FullOp>(op))
+        continue; // stands for a piece of which no element is read
+      Json node = {{"op", opInfo(*kind).name}, {"output", output.str()}};
+      if (at) {
         node["pointer"] = "/nodes/" + std::to_string(at.getInt());
+        counted.insert(at.getInt());
+      } else {
+        ++unnumbered;
+      }
       if (auto source = op.getAttrOfType<StringAttr>(ridge::kSourceAttr))
         node["source"] = source.str();
       k["nodes"].push_back(node);
-      ++nodes;
     }
     k["inputs"] = Json::array();
     k["outputs"] = Json::array();
@@ -91,7 +102,6 @@ Result<std::string> writeRecord(func::FuncOp f, const Package &package, const co
       for (Attribute a : why)
         k["why"].push_back(cast<StringAttr>(a).str());
     bytes += read + written;
-    unfused += integer(s, "bytes_unfused");
     seconds += real(s, "seconds");
     kernels.push_back(std::move(k));
   }
@@ -101,11 +111,12 @@ Result<std::string> writeRecord(func::FuncOp f, const Package &package, const co
       ++copies;
       bytes += 2 * package.buffers[l.args[0]].bytes;
     }
-  record["nodes"] = nodes;
+  auto unfused = f->getAttrOfType<IntegerAttr>(ridge::kUnfusedBytesAttr);
+  record["nodes"] = counted.size() + unnumbered;
   record["kernel_count"] = kernels.size();
   record["copies"] = copies;
   record["bytes"] = bytes;
-  record["bytes_unfused"] = unfused;
+  record["bytes_unfused"] = unfused ? unfused.getInt() : 0;
   record["predicted_us"] = seconds * 1e6;
   record["arena_bytes"] = package.arenaBytes;
   record["kernels"] = std::move(kernels);
@@ -131,9 +142,9 @@ static std::string fixed(double v, int digits) {
 }
 
 static std::string shapeText(const Json &t) {
-  std::string s = t["name"].get<std::string>() + ": " + t["dtype"].get<std::string>() + " [";
+  std::string s = t.at("name").get<std::string>() + ": " + t.at("dtype").get<std::string>() + " [";
   bool first = true;
-  for (const Json &e : t["shape"]) {
+  for (const Json &e : t.at("shape")) {
     s += (first ? "" : ", ") + std::to_string(e.get<int64_t>());
     first = false;
   }
@@ -142,45 +153,45 @@ static std::string shapeText(const Json &t) {
 
 static std::string nodeList(const Json &kernel) {
   std::string line;
-  size_t shown = 0, all = kernel["nodes"].size();
-  for (const Json &n : kernel["nodes"]) {
+  size_t shown = 0, all = kernel.at("nodes").size();
+  for (const Json &n : kernel.at("nodes")) {
     if (shown == 40 && all > 48) {
       line += " ... and " + std::to_string(all - shown) + " more";
       break;
     }
-    line += (shown++ ? ", " : "") + n["output"].get<std::string>() + " (" + n["op"].get<std::string>() + ")";
+    line += (shown++ ? ", " : "") + n.at("output").get<std::string>() + " (" + n.at("op").get<std::string>() + ")";
   }
   return line;
 }
 
 static std::string asText(const Json &r) {
-  std::string out = "graph " + r["name"].get<std::string>() + " for " + r["arch"].get<std::string>() + " (figures of " +
-                    r["machine"].get<std::string>() + "): " + std::to_string(r["nodes"].get<int64_t>()) + " nodes in " +
-                    std::to_string(r["kernel_count"].get<int64_t>()) +
-                    (r["kernel_count"] == 1 ? " fused kernel" : " kernels") + "\n";
-  if (r["copies"] != 0)
-    out += "  copies: " + std::to_string(r["copies"].get<int64_t>()) + " (outputs that are inputs)\n";
-  double bytes = r["bytes"].get<double>(), unfused = r["bytes_unfused"].get<double>();
+  std::string out = "graph " + r.at("name").get<std::string>() + " for " + r.at("arch").get<std::string>() + " (figures of " +
+                    r.at("machine").get<std::string>() + "): " + std::to_string(r.at("nodes").get<int64_t>()) + " nodes in " +
+                    std::to_string(r.at("kernel_count").get<int64_t>()) +
+                    (r.at("kernel_count") == 1 ? " fused kernel" : " kernels") + "\n";
+  if (r.at("copies") != 0)
+    out += "  copies: " + std::to_string(r.at("copies").get<int64_t>()) + " (outputs that are inputs)\n";
+  double bytes = r.at("bytes").get<double>(), unfused = r.at("bytes_unfused").get<double>();
   out += "  memory traffic: " + amount(bytes) + ", one kernel a node would move " + amount(unfused);
-  if (bytes > 0)
+  if (bytes > 0 && unfused > 0)
     out += " (" + fixed(unfused / bytes, 1) + " times as much)";
-  out += "\n  predicted: " + fixed(r["predicted_us"].get<double>(), 1) + " us; intermediates: " + amount(r["arena_bytes"].get<double>()) + "\n";
-  for (const Json &k : r["kernels"]) {
-    out += "\nkernel " + k["name"].get<std::string>() + " (" + k["kind"].get<std::string>() + ")\n";
+  out += "\n  predicted: " + fixed(r.at("predicted_us").get<double>(), 1) + " us; intermediates: " + amount(r.at("arena_bytes").get<double>()) + "\n";
+  for (const Json &k : r.at("kernels")) {
+    out += "\nkernel " + k.at("name").get<std::string>() + " (" + k.at("kind").get<std::string>() + ")\n";
     out += "  nodes   " + nodeList(k) + "\n";
-    for (const Json &t : k["inputs"])
+    for (const Json &t : k.at("inputs"))
       out += "  reads   " + shapeText(t) + "\n";
-    for (const Json &t : k["outputs"])
+    for (const Json &t : k.at("outputs"))
       out += "  writes  " + shapeText(t) + "\n";
-    out += "  bytes   " + amount(k["bytes_read"].get<double>()) + " read, " + amount(k["bytes_written"].get<double>()) +
-           " written; unfused " + amount(k["bytes_unfused"].get<double>()) + "\n";
-    out += "  work    " + fixed(k["flops"].get<double>() / 1e6, 2) + " Mflop, " + fixed(k["intensity_flops_per_byte"].get<double>(), 2) +
-           " flop/byte; ridge point " + fixed(r["ridge_point_flops_per_byte"].get<double>(), 1) + "\n";
-    out += "  bound   " + k["bound"].get<std::string>() + ": memory " + fixed(k["memory_us"].get<double>(), 2) + " us, compute " +
-           fixed(k["compute_us"].get<double>(), 2) + " us; predicted " + fixed(k["predicted_us"].get<double>(), 2) + " us\n";
-    out += "  launch  " + std::to_string(k.value("blocks", int64_t(0))) + " blocks of " + std::to_string(k["threads"].get<int64_t>()) +
-           " threads, " + std::to_string(k["lanes"].get<int64_t>()) + " elements a thread\n";
-    for (const Json &w : k["why"])
+    out += "  bytes   " + amount(k.at("bytes_read").get<double>()) + " read, " + amount(k.at("bytes_written").get<double>()) +
+           " written; unfused " + amount(k.at("bytes_unfused").get<double>()) + "\n";
+    out += "  work    " + fixed(k.at("flops").get<double>() / 1e6, 2) + " Mflop, " + fixed(k.at("intensity_flops_per_byte").get<double>(), 2) +
+           " flop/byte; ridge point " + fixed(r.at("ridge_point_flops_per_byte").get<double>(), 1) + "\n";
+    out += "  bound   " + k.at("bound").get<std::string>() + ": memory " + fixed(k.at("memory_us").get<double>(), 2) + " us, compute " +
+           fixed(k.at("compute_us").get<double>(), 2) + " us; predicted " + fixed(k.at("predicted_us").get<double>(), 2) + " us\n";
+    out += "  launch  " + std::to_string(k.value("blocks", int64_t(0))) + " blocks of " + std::to_string(k.at("threads").get<int64_t>()) +
+           " threads, " + std::to_string(k.at("lanes").get<int64_t>()) + " elements a thread\n";
+    for (const Json &w : k.at("why"))
       out += "  why     " + w.get<std::string>() + "\n";
   }
   return out;
@@ -209,25 +220,25 @@ static std::string escaped(const std::string &s) {
 }
 
 static std::string asHtml(const Json &r) {
-  std::string name = escaped(r["name"].get<std::string>());
+  std::string name = escaped(r.at("name").get<std::string>());
   std::string out = "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>" + name +
                     "</title>\n<style>body{font:15px/1.5 system-ui,sans-serif;margin:2em auto;max-width:64em;padding:0 1em}"
                     "table{border-collapse:collapse;width:100%}td,th{border-bottom:1px solid #ccc;padding:.3em .6em;text-align:left;"
                     "vertical-align:top}td.n{text-align:right;font-variant-numeric:tabular-nums}</style></head><body>\n<h1>" +
-                    name + "</h1>\n<p>" + std::to_string(r["nodes"].get<int64_t>()) + " nodes in " +
-                    std::to_string(r["kernel_count"].get<int64_t>()) + " kernels for " + escaped(r["arch"].get<std::string>()) +
-                    ". Memory traffic " + amount(r["bytes"].get<double>()) + "; one kernel a node would move " +
-                    amount(r["bytes_unfused"].get<double>()) + ". Predicted " + fixed(r["predicted_us"].get<double>(), 1) +
+                    name + "</h1>\n<p>" + std::to_string(r.at("nodes").get<int64_t>()) + " nodes in " +
+                    std::to_string(r.at("kernel_count").get<int64_t>()) + (r.at("kernel_count") == 1 ? " kernel for " : " kernels for ") + escaped(r.at("arch").get<std::string>()) +
+                    ". Memory traffic " + amount(r.at("bytes").get<double>()) + "; one kernel a node would move " +
+                    amount(r.at("bytes_unfused").get<double>()) + ". Predicted " + fixed(r.at("predicted_us").get<double>(), 1) +
                     " us.</p>\n<table><thead><tr><th>kernel<th>nodes<th>read<th>written<th>unfused<th>flop/byte<th>bound<th>predicted us<th>why"
                     "</tr></thead><tbody>\n";
-  for (const Json &k : r["kernels"]) {
+  for (const Json &k : r.at("kernels")) {
     std::string why;
-    for (const Json &w : k["why"])
+    for (const Json &w : k.at("why"))
       why += "<div>" + escaped(w.get<std::string>()) + "</div>";
-    out += "<tr><td>" + escaped(k["name"].get<std::string>()) + "<td>" + escaped(nodeList(k)) + "<td class=n>" +
-           amount(k["bytes_read"].get<double>()) + "<td class=n>" + amount(k["bytes_written"].get<double>()) + "<td class=n>" +
-           amount(k["bytes_unfused"].get<double>()) + "<td class=n>" + fixed(k["intensity_flops_per_byte"].get<double>(), 2) + "<td>" +
-           k["bound"].get<std::string>() + "<td class=n>" + fixed(k["predicted_us"].get<double>(), 2) + "<td>" + why + "</tr>\n";
+    out += "<tr><td>" + escaped(k.at("name").get<std::string>()) + "<td>" + escaped(nodeList(k)) + "<td class=n>" +
+           amount(k.at("bytes_read").get<double>()) + "<td class=n>" + amount(k.at("bytes_written").get<double>()) + "<td class=n>" +
+           amount(k.at("bytes_unfused").get<double>()) + "<td class=n>" + fixed(k.at("intensity_flops_per_byte").get<double>(), 2) + "<td>" +
+           escaped(k.at("bound").get<std::string>()) + "<td class=n>" + fixed(k.at("predicted_us").get<double>(), 2) + "<td>" + why + "</tr>\n";
   }
   return out + "</tbody></table></body></html>\n";
 }
@@ -238,10 +249,15 @@ Result<std::string> renderRecord(const std::string &record, std::string_view for
   Json r = Json::parse(record, nullptr, false);
   if (r.is_discarded())
     return invalid({}, "the decision record is not JSON");
-  if (format == "text")
-    return asText(r);
-  if (format == "html")
-    return asHtml(r);
+  try {
+    if (format == "text")
+      return asText(r);
+    if (format == "html")
+      return asHtml(r);
+  } catch (const Json::exception &e) {
+    // A package's files may have been edited.
+    return invalid({}, std::string("the decision record lacks what it should have: ") + e.what());
+  }
   return usageError("unknown format '" + std::string(format) + "'; known: text, json, html");
 }
 

@@ -55,7 +55,7 @@ ValueId CutFinder::amongRepeated(const Trace &trace, int &times) const {
   return best;
 }
 
-ValueId CutFinder::forArguments(const Trace &trace, size_t limit) const {
+ValueId CutFinder::forArguments(const Trace &trace, size_t arguments, size_t limit) const {
   Dominance dominance(trace);
   // A tensor is an argument once however often it is read: it counts where all its reads meet.
   std::map<ValueId, uint32_t> meeting;
@@ -72,7 +72,7 @@ ValueId CutFinder::forArguments(const Trace &trace, size_t limit) const {
   dominance.accumulate(reads);
   std::vector<bool> used = usedByOthers(trace);
   ValueId best = kNone;
-  size_t most = 2;
+  size_t most = std::max<size_t>(2, std::min(limit / 8, arguments - limit + 1));
   for (uint32_t i = 0; i < trace.instances.size(); ++i) {
     const Instance &in = trace.instances[i];
     if (!isWorth(in) || !used[i] || reads[i] >= limit || reads[i] < most)
@@ -104,7 +104,7 @@ std::vector<ValueId> CutFinder::forLength(const Trace &trace) const {
   double total = 0;
   for (uint32_t i = 0; i < n; ++i) {
     const Instance &in = trace.instances[i];
-    total += measureInstructions(graph, in, trace.lanes);
+    total += measureInstructions(graph, in, target, trace.lanes);
     for (uint32_t o : in.operands)
       if (o != kNone)
         lastUse[homes[o]] = i;
@@ -118,7 +118,7 @@ std::vector<ValueId> CutFinder::forLength(const Trace &trace) const {
   uint32_t place = kNone;
   for (uint32_t i = 0; i < n && (sum <= limit || place == kNone); ++i) {
     const Instance &in = trace.instances[i];
-    sum += measureInstructions(graph, in, trace.lanes);
+    sum += measureInstructions(graph, in, target, trace.lanes);
     alive -= ending[i];
     if (isWorth(in) && lastUse[i] > i) {
       ++alive;

@@ -36,9 +36,10 @@ public:
   /// Of a trace that has too many instances: the value nearest to the outputs that is evaluated at eight or more indices.
   /// Below it little is repeated, and above it counting starts anew. Fewer where none has as many; kNone where all have one.
   ValueId amongRepeated(const Trace &, int &times) const;
-  /// The value that most of the tensors read go through and that one kernel of `limit` arguments can compute; kNone where
-  /// nothing is computed in between.
-  ValueId forArguments(const Trace &, size_t limit) const;
+  /// The value that most of the tensors read go through and that one kernel of `limit` arguments can compute; where none
+  /// makes much of a difference to the `arguments` that there are, one that is complete when half as many tensors as may be
+  /// have been read. kNone where nothing is computed in between.
+  ValueId forArguments(const Trace &, size_t arguments, size_t limit) const;
   /// The values that are alive across one place of the trace, chosen within its second quarter by instructions such that they
   /// are fewest: what is behind it can do without what is ahead.
   std::vector<ValueId> forLength(const Trace &) const;

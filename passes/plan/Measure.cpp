@@ -105,8 +105,9 @@ cost::WorkEstimate measureOps(const Graph &graph, const Instance &in, double tim
   return w;
 }
 
-double measureInstructions(const Graph &graph, const Instance &in, int64_t lanes) {
-  cost::WorkEstimate w = measureOps(graph, in, in.uniform ? 1.0 : static_cast<double>(lanes));
+double measureInstructions(const Graph &graph, const Instance &in, const cost::TargetDesc &target, int64_t lanes) {
+  double perRegister = target.gpu ? 1 : target.vectorBytes / 4;
+  cost::WorkEstimate w = measureOps(graph, in, in.uniform ? 1.0 : std::max(1.0, static_cast<double>(lanes) / perRegister));
   double conditions = 0;
   for (const Instance::Piece &p : in.pieces)
     conditions += 2.0 * static_cast<double>(p.conditions.size());

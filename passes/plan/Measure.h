@@ -18,8 +18,9 @@ cost::WorkEstimate measureWork(const Graph &, const Trace &, int64_t threads);
 /// The operations alone of one instance that is evaluated `times` times.
 cost::WorkEstimate measureOps(const Graph &, const Instance &, double times);
 
-/// Instructions of a thread, by lane. Index arithmetic counts as far as its weight is small.
-double measureInstructions(const Graph &, const Instance &, int64_t lanes);
+/// A thread's instructions for one instance; a vector of `lanes` takes as many for one op, fewer where registers hold several
+/// elements. Index arithmetic counts as far as its weight is small.
+double measureInstructions(const Graph &, const Instance &, const cost::TargetDesc &, int64_t lanes);
 
 /// By instance, the one whose registers hold its value: layout ops but cat and pad are names for their operand.
 std::vector<uint32_t> measureHomes(const Graph &, const Trace &);

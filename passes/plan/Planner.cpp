@@ -291,7 +291,7 @@ Result<Planner::Verdict> Planner::fitArguments(const Draft &d, const Trace &trac
       }
     }
   }
-  ValueId cut = finder.forArguments(trace, limit);
+  ValueId cut = finder.forArguments(trace, arguments, limit);
   if (fits && (cut == kNone || repeated <= 2.0 * static_cast<double>(graph.type(cut).bytes()))) {
     out.parts = std::move(parts);
     return out;
@@ -389,7 +389,7 @@ Result<Planner::Verdict> Planner::judge(const Draft &d, const std::vector<ValueI
     }
     double instructions = 0;
     for (const Instance &in : trace.instances)
-      instructions += measureInstructions(graph, in, g.lanes);
+      instructions += measureInstructions(graph, in, target, g.lanes);
     if (instructions > kMaxInstructions) {
       if (g.lanes > 1)
         continue;

@@ -3,6 +3,7 @@
 #include "passes/plan/Trace.h"
 
 #include <algorithm>
+#include <array>
 
 namespace rl {
 
@@ -43,14 +44,18 @@ public:
 private:
   /// A value being evaluated: its operands are wanted one after the other.
   struct Frame {
+    explicit Frame(Want want) : want(std::move(want)) {}
     Want want;
     bool started = false;
-    std::vector<Want> wants;
+    std::vector<Want> wants; ///< in the order of the operands
     Instance made;
     size_t next = 0;
+    std::array<uint8_t, 3> turn = {0, 1, 2}; ///< of an elementwise op: the order in which operands are evaluated
+    size_t turnOf(size_t i) const { return made.pieces.empty() && i < turn.size() ? turn[i] : i; }
   };
 
   uint32_t find(const Want &);
+  void measureNeeds();
   Status start(Frame &);
   void startPieces(Frame &, const std::vector<index::Guarded> &);
   uint32_t finish(Frame &);
@@ -67,6 +72,7 @@ private:
   const TraceRequest &request;
   const Graph &graph;
   Context *ctx = nullptr;
+  std::vector<int> need; ///< by value: registers that evaluating it as a tree takes (Sethi and Ullman 1970)
   std::unordered_map<Key, std::vector<uint32_t>, KeyHash> memo;
 };
 
@@ -90,6 +96,41 @@ uint32_t Tracer::guardWith(uint32_t guard, const std::vector<Condition> &more) {
       return i;
   trace.guards.push_back(std::move(all));
   return static_cast<uint32_t>(trace.guards.size() - 1);
+}
+
+void Tracer::measureNeeds() {
+  need.assign(graph.values.size(), 0);
+  std::vector<NodeId> reached;
+  std::vector<ValueId> work = request.outputs;
+  while (!work.empty()) {
+    ValueId v = work.back();
+    work.pop_back();
+    if (need[v])
+      continue;
+    need[v] = 1;
+    if (graph.values[v].kind != Value::Result || request.boundary[v])
+      continue;
+    reached.push_back(graph.values[v].node);
+    for (const Operand &o : graph.nodes[reached.back()].inputs)
+      if (!o.isLiteral())
+        work.push_back(o.value);
+  }
+  std::sort(reached.begin(), reached.end());
+  std::vector<int> needs;
+  for (NodeId n : reached) {
+    const Node &node = graph.nodes[n];
+    needs.clear();
+    for (const Operand &o : node.inputs)
+      if (!o.isLiteral())
+        needs.push_back(need[o.value]);
+    std::sort(needs.rbegin(), needs.rend());
+    int most = 1;
+    // The k-th is evaluated while the results of those before it wait. Pieces of a cat do not wait for one another.
+    for (size_t k = 0; k < needs.size(); ++k)
+      most = std::max(most, needs[k] + (node.op == OpKind::Cat ? 0 : static_cast<int>(k)));
+    for (ValueId v : node.outputs)
+      need[v] = most;
+  }
 }
 
 /// Decides what a value needs: nothing (a load, a creation), operands at indices, or pieces.
@@ -134,6 +175,10 @@ Status Tracer::start(Frame &f) {
     for (const Operand &o : node.inputs)
       if (!o.isLiteral())
         want(o, index::broadcastIndex(*ctx, f.want.index, shape, graph.type(o.value).shape));
+    // What needs more registers first, so that less waits for it.
+    std::sort(f.turn.begin(), f.turn.begin() + static_cast<std::ptrdiff_t>(f.wants.size()), [&](uint8_t a, uint8_t b) {
+      return std::pair(-need[f.wants[a].value], a) < std::pair(-need[f.wants[b].value], b);
+    });
     return {};
   case OpClass::Creation:
     return {};
@@ -272,7 +317,7 @@ Result<uint32_t> Tracer::evaluate(Want root) {
   if (uint32_t known = find(root); known != kNone)
     return known;
   std::vector<Frame> stack;
-  stack.push_back(Frame{std::move(root), false, {}, {}, 0});
+  stack.push_back(Frame(std::move(root)));
   uint32_t last = kNone;
   while (!stack.empty()) {
     Frame &f = stack.back();
@@ -280,11 +325,12 @@ Result<uint32_t> Tracer::evaluate(Want root) {
       RL_TRY(start(f));
     bool pushed = false;
     while (f.next < f.wants.size()) {
-      if (find(f.wants[f.next]) != kNone) {
+      const Want &want = f.wants[f.turnOf(f.next)];
+      if (find(want) != kNone) {
         ++f.next;
         continue;
       }
-      stack.push_back(Frame{f.wants[f.next], false, {}, {}, 0});
+      stack.push_back(Frame(want));
       pushed = true;
       break;
     }
@@ -300,6 +346,7 @@ Result<uint32_t> Tracer::evaluate(Want root) {
 }
 
 Status Tracer::run() {
+  measureNeeds();
   trace.context = std::make_shared<Context>();
   ctx = trace.context.get();
   trace.lanes = request.lanes;
