@@ -112,7 +112,7 @@ std::vector<ValueId> CutFinder::forLength(const Trace &trace) const {
       if (p.instance != kNone)
         lastUse[homes[p.instance]] = i;
   }
-  double limit = std::min(total / 2, kMaxInstructions), sum = 0;
+  double limit = std::min(total / 2, 0.95 * kMaxInstructions), sum = 0;
   std::vector<int> ending(n, 0);
   int alive = 0, fewest = INT32_MAX;
   uint32_t place = kNone;

@@ -33,8 +33,14 @@ private:
   /// in parts to be judged one by one.
   struct Verdict {
     std::optional<PlannedGroup> group;
+    bool strained = false; ///< the group exceeds a limit, and nothing is left to cut
     std::vector<Cut> cuts;
     std::vector<Draft> parts;
+  };
+  struct Placed {
+    PlannedGroup group;
+    int level;
+    std::vector<ValueId> loaded; ///< what it reads of what earlier kernels store
   };
 
   Status checkSupported() const;
@@ -46,6 +52,7 @@ private:
   Result<Verdict> fitArguments(const Draft &, const Trace &, size_t arguments) const;
   int64_t chooseLanes(const Draft &, const std::vector<bool> &boundary, bool splitCat) const;
   bool splitsCat(const Draft &, const std::vector<bool> &boundary) const;
+  void merge(std::vector<Placed> &);
   void explain(Plan &) const;
   const Graph &graph;
   const cost::TargetDesc &target;
@@ -399,6 +406,7 @@ Result<Planner::Verdict> Planner::judge(const Draft &d, const std::vector<ValueI
                                    " a pass through memory costs less than 1 % of the arithmetic, and assembling takes long"});
       if (!out.cuts.empty())
         return out;
+      out.strained = true;
     }
     Pressure pressure = measurePressure(graph, trace);
     if (target.gpu && pressure.registers > finder.registerBudget()) {
@@ -410,6 +418,7 @@ Result<Planner::Verdict> Planner::judge(const Draft &d, const std::vector<ValueI
                                    std::to_string(finder.registerBudget()) + " for values"});
       if (!out.cuts.empty())
         return out;
+      out.strained = true;
     }
     // Small blocks in address order, one vector a thread: of 128 to 512 threads and 1 to 4 vectors the fastest or within 1 % of
     // it on an H200 for every pointwise row measured (tests/bench/NOTES.md).
@@ -464,6 +473,44 @@ void Planner::explain(Plan &plan) const {
   }
 }
 
+/// A value that is cut is loaded by all that uses it, so that values cut one above the other make a kernel each. Where the
+/// kernel before can compute both at no greater cost, it does.
+void Planner::merge(std::vector<Placed> &placed) {
+  std::map<ValueId, size_t> writer;
+  std::vector<Placed> out;
+  for (Placed &p : placed) {
+    // The last of the kernels that it waits for: what else it loads is there before that one.
+    size_t before = SIZE_MAX;
+    for (ValueId v : p.loaded)
+      before = before == SIZE_MAX ? writer.at(v) : std::max(before, writer.at(v));
+    if (before != SIZE_MAX && out[before].group.elements == p.group.elements) {
+      Placed &q = out[before];
+      Draft both{p.group.elements, q.level, q.group.outputs};
+      both.outputs.insert(both.outputs.end(), p.group.outputs.begin(), p.group.outputs.end());
+      std::sort(both.outputs.begin(), both.outputs.end());
+      std::set<ValueId> loaded(q.loaded.begin(), q.loaded.end());
+      for (ValueId v : p.loaded)
+        if (!std::binary_search(both.outputs.begin(), both.outputs.end(), v))
+          loaded.insert(v);
+      std::vector<ValueId> list(loaded.begin(), loaded.end());
+      Result<Verdict> v = judge(both, list); // an error says that it cannot be
+      auto seconds = [&](const PlannedGroup &g) { return cost::estimate(g.work, target, /*first=*/false).total; };
+      if (v && v->group && !v->strained && v->group->lanes >= std::min(p.group.lanes, q.group.lanes) &&
+          seconds(*v->group) <= seconds(p.group) + seconds(q.group)) {
+        q.group = std::move(*v->group);
+        q.loaded = std::move(list);
+        for (ValueId o : p.group.outputs)
+          writer[o] = before;
+        continue;
+      }
+    }
+    for (ValueId o : p.group.outputs)
+      writer[o] = out.size();
+    out.push_back(std::move(p));
+  }
+  placed = std::move(out);
+}
+
 Result<Plan> Planner::run() {
   RL_TRY(checkSupported());
   measureCones();
@@ -472,7 +519,7 @@ Result<Plan> Planner::run() {
       stored.insert(v);
   // Each round either finds every group sound or writes more values to memory; a value is cut once.
   for (;;) {
-    Plan plan;
+    std::vector<Placed> placed;
     std::vector<Cut> found;
     std::vector<Draft> work = drafts();
     std::reverse(work.begin(), work.end());
@@ -481,18 +528,22 @@ Result<Plan> Planner::run() {
       work.pop_back();
       std::pair key{d.outputs, boundaryOf(d)};
       if (auto it = sound.find(key); it != sound.end()) {
-        plan.groups.push_back(it->second);
+        placed.push_back({it->second, d.level, std::move(key.second)});
         continue;
       }
       RL_ASSIGN(Verdict v, judge(d, key.second));
       if (v.group) {
-        plan.groups.push_back(*v.group);
+        placed.push_back({*v.group, d.level, key.second});
         sound.emplace(std::move(key), std::move(*v.group));
       }
       work.insert(work.end(), std::make_move_iterator(v.parts.rbegin()), std::make_move_iterator(v.parts.rend()));
       found = std::move(v.cuts);
     }
     if (found.empty()) {
+      merge(placed);
+      Plan plan;
+      for (Placed &p : placed)
+        plan.groups.push_back(std::move(p.group));
       std::vector<bool> counted(graph.nodes.size(), false);
       for (const PlannedGroup &g : plan.groups)
         for (NodeId n : g.nodes)

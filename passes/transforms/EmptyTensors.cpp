@@ -22,14 +22,16 @@ struct EmptyTensorsPass : PassWrapper<EmptyTensorsPass, OperationPass<func::Func
     for (Operation &op : getOperation().getBody().front().without_terminator())
       if (!isa<ridge::FullOp, ridge::LiteralOp>(op))
         ops.push_back(&op);
-    for (Operation *op : ops) {
-      bool used = false;
+    // From the last to the first: what only empty tensors were computed from has no use by then.
+    for (Operation *op : llvm::reverse(ops)) {
+      bool empty = false;
       for (OpResult result : op->getResults()) {
         auto type = dyn_cast<RankedTensorType>(result.getType());
-        if (!type || type.getNumElements() != 0) {
-          used |= !result.use_empty();
+        if (!type || type.getNumElements() != 0)
           continue;
-        }
+        empty = true;
+        if (result.use_empty())
+          continue;
         OpBuilder b(op);
         auto full = ridge::FullOp::create(b, op->getLoc(), type, ridge::toAttribute(op->getContext(), rl::Scalar{rl::Scalar::Int, 0, 0}));
         for (StringRef name : {StringRef(ridge::kNameAttr), StringRef(ridge::kNodeAttr), StringRef(ridge::kSourceAttr)})
@@ -37,7 +39,7 @@ struct EmptyTensorsPass : PassWrapper<EmptyTensorsPass, OperationPass<func::Func
             full->setAttr(name, a);
         result.replaceAllUsesWith(full);
       }
-      if (!used && op->use_empty())
+      if (empty && op->use_empty())
         op->erase();
     }
   }

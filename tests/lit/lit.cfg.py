@@ -4,6 +4,7 @@
 # Run by ctest (test `lit`), or by hand: lit -v tests/lit, with --param build=DIR for another build than build/release.
 import os
 import shutil
+import sys
 
 import lit.formats
 
@@ -34,6 +35,7 @@ for tool in ("FileCheck", "not"):
     if not os.path.exists(os.path.join(llvm, "bin", tool)):
         lit_config.fatal(f"{tool} is not in {llvm}/bin: install llvm-22-tools (scripts/setup does)")
 
+config.substitutions.append(("%python", sys.executable))
 config.substitutions.append(("%graphs", os.path.join(project_root, "examples", "graphs")))
 config.substitutions.append(("%cases", os.path.join(project_root, "tests", "cases")))
 

@@ -490,6 +490,19 @@ TEST(PlannerCut, RegistersBeyondThat) {
   EXPECT_EQ(planOf(graph, "cpu").groups.size(), 1u) << "a CPU spills to its cache";
 }
 
+TEST(PlannerCut, ValuesThatAreCutOneAboveTheOtherShareAKernel) {
+  // Computing v299 anew takes all of the chain: the values are stored, by one kernel that computes each once.
+  Graph graph = wide(300, false);
+  Plan plan = planOf(graph);
+  EXPECT_LE(plan.groups.size(), 4u);
+  EXPECT_GT(plan.groups[0].outputs.size(), 100u);
+  size_t chain = 0;
+  for (const PlannedGroup &k : plan.groups)
+    for (NodeId n : k.nodes)
+      chain += graph.nodes[n].op == OpKind::Sin;
+  EXPECT_LE(chain, 600u);
+}
+
 TEST(PlannerCut, LoadsAloneFillTheRegisters) {
   GraphBuilder g("loads");
   std::vector<TensorHandle> x;
