@@ -398,7 +398,7 @@ Result<Planner::Verdict> Planner::judge(const Draft &d, const std::vector<ValueI
     for (const Instance &in : trace.instances)
       instructions += measureInstructions(graph, in, target, g.lanes);
     if (instructions > kMaxInstructions) {
-      if (g.lanes > 1)
+      if (g.lanes > (target.gpu ? 1 : static_cast<int64_t>(target.vectorBytes / 4))) // fewer than a register holds save nothing
         continue;
       for (ValueId v : finder.forLength(trace))
         out.cuts.push_back({v, "stored: a kernel of about " + std::to_string(static_cast<int64_t>(instructions)) +
@@ -409,9 +409,10 @@ Result<Planner::Verdict> Planner::judge(const Draft &d, const std::vector<ValueI
       out.strained = true;
     }
     Pressure pressure = measurePressure(graph, trace);
+    // Vectors are worth at most half of the registers: beyond that too few threads are there to keep memory busy.
+    if (target.gpu && g.lanes > 1 && pressure.registers > finder.registerBudget() / 2)
+      continue;
     if (target.gpu && pressure.registers > finder.registerBudget()) {
-      if (g.lanes > 1)
-        continue;
       RL_ASSIGN(std::vector<ValueId> written, finder.forRegisters(request, trace, pressure));
       for (ValueId v : written)
         out.cuts.push_back({v, "stored: about " + std::to_string(pressure.registers) + " registers would be live, a thread has " +

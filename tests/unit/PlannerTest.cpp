@@ -475,10 +475,15 @@ Graph wide(int n, bool cheap) {
 }
 
 TEST(PlannerCut, RegistersNarrowVectorsFirst) {
-  Graph graph = wide(60, true);
-  Plan plan = planOf(graph);
-  ASSERT_EQ(plan.groups.size(), 1u);
-  EXPECT_EQ(plan.groups[0].lanes, 2); // 62 live values of two registers are within 191, of four they are not
+  auto lanes = [](int n) {
+    Plan plan = planOf(wide(n, true));
+    EXPECT_EQ(plan.groups.size(), 1u);
+    return plan.groups[0].lanes;
+  };
+  EXPECT_EQ(lanes(20), 4); // 22 live values of four registers are within half of 191
+  EXPECT_EQ(lanes(40), 2);
+  EXPECT_EQ(lanes(60), 1);
+  EXPECT_EQ(lanes(180), 1);
 }
 
 TEST(PlannerCut, RegistersBeyondThat) {
