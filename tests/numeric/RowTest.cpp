@@ -247,7 +247,8 @@ HostTensor data(Rng &rng, const TensorType &type) {
 
 /// `kept`: what is wanted where no intermediate result is rounded to 16 bits, as a fused graph may have it. How far the two
 /// are apart says how well the problem is conditioned.
-std::string compare(const HostTensor &want, const HostTensor &kept, const HostTensor &got) {
+/// `coarsest`: the type that is rounded most coarsely on the way.
+std::string compare(const HostTensor &want, const HostTensor &kept, const HostTensor &got, DType coarsest) {
   if (want.type != got.type)
     return "is " + str(got.type) + ", not " + str(want.type);
   const DType type = want.type.dtype;
@@ -255,7 +256,7 @@ std::string compare(const HostTensor &want, const HostTensor &kept, const HostTe
   for (int64_t i = 0; isFloat(type) && i < want.type.elements(); ++i)
     if (double v = loadElement(want.data.data(), type, i); std::isfinite(v))
       largest = std::max(largest, std::fabs(v));
-  const double step = type == DType::F32 ? 3e-5 : type == DType::F16 ? 0x1p-8 : 0x1p-5;
+  const double step = coarsest == DType::F32 ? 3e-5 : coarsest == DType::F16 ? 0x1p-8 : 0x1p-5;
   for (int64_t i = 0; i < want.type.elements(); ++i) {
     bool fine;
     if (!isFloat(type)) {
@@ -348,13 +349,17 @@ int main(int argc, char **argv) {
       if (!kept)
         return "interpreter: " + kept.error().str();
       const bool telling = isTelling(*graph, *want, *kept);
+      DType coarsest = DType::F32;
+      for (const Node &n : graph->nodes)
+        if (DType t = graph->type(n.outputs[0]).dtype; t == DType::BF16 || (t == DType::F16 && coarsest == DType::F32))
+          coarsest = t;
       std::vector<HostTensor> before;
       for (bool offset : {false, true, false}) {
         Result<std::vector<HostTensor>> got = (*device)->run(**module, inputs, {}, offset);
         if (!got)
           return "does not run: " + got.error().str();
         for (size_t o = 0; o < got->size(); ++o) {
-          std::string text = telling ? compare((*want)[o], (*kept)[o], (*got)[o]) : std::string();
+          std::string text = telling ? compare((*want)[o], (*kept)[o], (*got)[o], coarsest) : std::string();
           if (text.empty() && !before.empty() && std::memcmp(before[o].data.data(), (*got)[o].data.data(), before[o].data.size()) != 0)
             text = "differs from run to run";
           if (!text.empty())
