@@ -44,6 +44,7 @@ private:
     std::optional<PlannedGroup> group;
     ValueId cut = kNone;
     std::string reason;
+    bool hard = false; ///< to be loaded even by a kernel over the same rows
   };
 
   const Node *nodeOf(ValueId v) const { return graph.values[v].kind == Value::Result ? &graph.nodes[graph.values[v].node] : nullptr; }
@@ -64,7 +65,7 @@ private:
   void joinPointwise(std::vector<Draft> &, std::set<ValueId> &pointwise) const;
   std::vector<ValueId> nearestReduction(ValueId v, bool softly) const;
   ValueId cutOnPath(const std::vector<ValueId> &path) const;
-  bool cut(ValueId v, std::string reason);
+  bool cut(ValueId v, std::string reason, bool hard = false);
   Result<Verdict> judge(const Draft &);
   ValueId cutBetweenLevels(const Trace &) const;
   Result<Plan> planPointwiseAt(int level, const std::set<ValueId> &outputs) const;
@@ -122,12 +123,12 @@ bool RowPlanner::loadedFor(ValueId v, Space s) const {
   return false;
 }
 
-bool RowPlanner::cut(ValueId v, std::string reason) {
+bool RowPlanner::cut(ValueId v, std::string reason, bool hard) {
   bool fresh = stored.insert(v).second;
   auto [it, made] = cuts.try_emplace(v, Cut{std::move(reason), false});
   if (!made && it->second.hard)
     return false;
-  if (!made || (!fresh && reduces[v] && !isReduction(*nodeOf(v))))
+  if (hard || !made || (!fresh && reduces[v] && !isReduction(*nodeOf(v))))
     it->second.hard = true;
   return true;
 }
@@ -361,6 +362,7 @@ Result<RowPlanner::Verdict> RowPlanner::judge(const Draft &d) {
       return unsupported(graph.nodes[graph.values[d.outputs[0]].node].pointer(),
                          graph.describe(graph.values[d.outputs[0]].node) + ": a kernel over its rows would have " + std::to_string(arguments) +
                              " arguments and " + std::to_string(traced.trace.instances.size()) + " values, and there is nowhere to part it");
+    out.hard = true;
     out.reason = "stored: " + std::to_string(traced.trace.levels) + " reductions would follow each other in one kernel";
     return out;
   }
@@ -433,7 +435,7 @@ Result<Plan> RowPlanner::run() {
     for (const Draft &d : rows) {
       RL_ASSIGN(Verdict v, judge(d));
       if (!v.group) {
-        if (!cut(v.cut, v.reason))
+        if (!cut(v.cut, v.reason, v.hard))
           return unsupported(graph.nodes[graph.values[v.cut].node].pointer(),
                              graph.describe(graph.values[v.cut].node) + ": no way was found to part the kernels around it");
         again = true;
