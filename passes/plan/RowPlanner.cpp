@@ -304,7 +304,8 @@ void RowPlanner::joinPointwise(std::vector<Draft> &rows, std::set<ValueId> &poin
 ValueId RowPlanner::cutBetweenLevels(const Trace &trace) const {
   std::map<ValueId, int> uses;
   for (const Instance &in : trace.instances) {
-    if (in.level <= trace.levels / 2)
+    // What a reduction alone reads (squares, say) would not spare the rest from being computed again.
+    if (in.level <= trace.levels / 2 || (in.node != kNone && isReduction(graph.nodes[in.node])))
       continue;
     for (uint32_t o : in.operands)
       if (o != kNone)
