@@ -3,6 +3,7 @@
 #include "compiler/Compiler.h"
 #include "compiler/Plan.h"
 #include "compiler/emit/Pointwise.h"
+#include "compiler/emit/Row.h"
 #include "compiler/explain/Record.h"
 #include "compiler/lower/Lower.h"
 #include "ir/dialect/Export.h"
@@ -83,6 +84,9 @@ private:
       out.stages.push_back({stage, kernel, std::move(text)});
   }
   void layOut(func::FuncOp f);
+  /// Fill in a launch; the number of blocks of its unaligned kernel.
+  Result<int64_t> emitPointwise(ModuleOp, DictionaryAttr schedule, Graph body, PackageLaunch &);
+  Result<int64_t> emitRow(ModuleOp, DictionaryAttr schedule, Graph body, PackageLaunch &);
   Status emitKernels(func::FuncOp f);
 
   const Graph &graph;
@@ -150,51 +154,83 @@ static int64_t number(DictionaryAttr schedule, StringRef name) {
   return a ? a.getInt() : 0;
 }
 
+static bool flag(DictionaryAttr schedule, StringRef name) {
+  auto a = schedule ? schedule.getAs<BoolAttr>(name) : BoolAttr();
+  return a && a.getValue();
+}
+
+/// The launch of a pointwise kernel; where it uses aligned accesses, with a plain kernel for pointers that are not aligned.
+Result<int64_t> Driver::emitPointwise(ModuleOp kernels, DictionaryAttr schedule, Graph body, PackageLaunch &launch) {
+  emit::PointwiseKernel kernel;
+  kernel.name = launch.kernel;
+  kernel.schedule.lanes = number(schedule, "lanes");
+  kernel.schedule.threads = number(schedule, "threads");
+  kernel.schedule.unroll = std::max<int64_t>(1, number(schedule, "unroll"));
+  kernel.schedule.splitCat = flag(schedule, "split_cat");
+  kernel.body = std::move(body);
+  RL_ASSIGN(launch.blocks, emit::emitPointwise(kernels, kernel, code, /*alignedTo16=*/target.cuda));
+  launch.block.x = static_cast<uint32_t>(kernel.schedule.threads);
+  if (!target.cuda || kernel.schedule.lanes == 1)
+    return 0;
+  kernel.name += "_unaligned";
+  kernel.schedule.lanes = kernel.schedule.unroll = 1;
+  launch.unalignedKernel = kernel.name;
+  return emit::emitPointwise(kernels, kernel, code, false);
+}
+
+Result<int64_t> Driver::emitRow(ModuleOp kernels, DictionaryAttr schedule, Graph body, PackageLaunch &launch) {
+  emit::RowKernel kernel;
+  kernel.name = launch.kernel;
+  kernel.schedule.width = number(schedule, "width");
+  kernel.schedule.rows = number(schedule, "rows");
+  kernel.schedule.lanes = number(schedule, "lanes");
+  kernel.schedule.threads = number(schedule, "threads");
+  kernel.schedule.rowsPerBlock = number(schedule, "rows_per_block");
+  kernel.schedule.unroll = number(schedule, "unroll");
+  kernel.schedule.resident = flag(schedule, "resident");
+  kernel.schedule.keeps = flag(schedule, "keeps");
+  kernel.schedule.across = flag(schedule, "across");
+  kernel.body = std::move(body);
+  RL_ASSIGN(launch.blocks, emit::emitRow(kernels, kernel, code, /*alignedTo16=*/target.cuda));
+  launch.block.x = static_cast<uint32_t>(kernel.schedule.threads * kernel.schedule.rowsPerBlock);
+  if (!target.cuda || kernel.schedule.lanes == 1)
+    return 0;
+  // The same order of additions, so that alignment does not show in the results.
+  kernel.name += "_unaligned";
+  launch.unalignedKernel = kernel.name;
+  return emit::emitRow(kernels, kernel, code, false);
+}
+
 Status Driver::emitKernels(func::FuncOp f) {
   Package &p = out.package;
   OwningOpRef<ModuleOp> kernels = ModuleOp::create(UnknownLoc::get(&context));
   size_t count = 0;
   for (ridge::GroupOp g : groups) {
-    ridge::ExportedGraph body = ridge::exportBlock(g.getBody().front(), graph.strict);
-    DictionaryAttr schedule = g.getScheduleAttr();
-    emit::PointwiseKernel kernel;
-    kernel.name = graph.name + "_" + std::to_string(count++);
-    kernel.schedule.lanes = number(schedule, "lanes");
-    kernel.schedule.threads = number(schedule, "threads");
-    kernel.schedule.unroll = std::max<int64_t>(1, number(schedule, "unroll"));
-    kernel.schedule.splitCat = schedule && schedule.getAs<BoolAttr>("split_cat") && schedule.getAs<BoolAttr>("split_cat").getValue();
-    kernel.body = std::move(body.graph);
-    if (kernel.body.type(kernel.body.outputs[0]).elements() == 0)
-      continue;
+    Graph body = ridge::exportBlock(g.getBody().front(), graph.strict).graph;
     PackageLaunch launch;
-    launch.kernel = kernel.name;
+    launch.kernel = graph.name + "_" + std::to_string(count++);
+    if (body.type(body.outputs[0]).elements() == 0)
+      continue;
     for (mlir::Value v : g.getOperands())
       launch.args.push_back(buffers.lookup(v));
     for (mlir::Value v : g.getResults())
       launch.args.push_back(buffers.lookup(v));
-    for (const Node &n : kernel.body.nodes) {
+    for (const Node &n : body.nodes) {
       if (launch.label.size() > 160) {
         launch.label += " ...";
         break;
       }
-      launch.label += (launch.label.empty() ? "" : " ") + kernel.body.values[n.outputs[0]].name;
+      launch.label += (launch.label.empty() ? "" : " ") + body.values[n.outputs[0]].name;
     }
-    RL_ASSIGN(launch.blocks, emit::emitPointwise(*kernels, kernel, code, /*alignedTo16=*/target.cuda));
+    auto emit = g.getKind() == "row" ? &Driver::emitRow : &Driver::emitPointwise;
+    RL_ASSIGN(int64_t unalignedBlocks, (this->*emit)(*kernels, g.getScheduleAttr(), std::move(body), launch));
     if (target.cuda) {
-      if (launch.blocks > INT32_MAX)
-        return unsupported({}, "kernel " + kernel.name + " needs " + std::to_string(launch.blocks) + " blocks, a launch takes 2^31 - 1");
+      if (int64_t most = std::max(launch.blocks, unalignedBlocks); most > INT32_MAX)
+        return unsupported({}, "kernel " + launch.kernel + " needs " + std::to_string(most) + " blocks, a launch takes 2^31 - 1");
       launch.grid.x = static_cast<uint32_t>(launch.blocks);
-      launch.block.x = static_cast<uint32_t>(kernel.schedule.threads);
-      if (kernel.schedule.lanes > 1) {
+      if (!launch.unalignedKernel.empty()) {
         launch.align = 16;
-        emit::PointwiseKernel plain = kernel;
-        plain.name += "_unaligned";
-        plain.schedule.lanes = plain.schedule.unroll = 1;
-        RL_ASSIGN(int64_t blocks, emit::emitPointwise(*kernels, plain, code, false));
-        launch.unalignedKernel = plain.name;
-        if (blocks > INT32_MAX)
-          return unsupported({}, "kernel " + plain.name + " needs " + std::to_string(blocks) + " blocks, a launch takes 2^31 - 1");
-        launch.unalignedGrid.x = static_cast<uint32_t>(blocks);
+        launch.unalignedGrid.x = static_cast<uint32_t>(unalignedBlocks);
         launch.unalignedBlock = launch.block;
       }
     }

@@ -33,6 +33,8 @@ IndexEmitter::IndexEmitter(OpBuilder &b, Location loc, const Trace &trace) : b(b
 
 void IndexEmitter::setVectorIndex(Value index) { vectorIndex = arith::IndexCastUIOp::create(b, loc, type, index); }
 
+void IndexEmitter::setRowIndex(Value index) { rowIndex = arith::IndexCastUIOp::create(b, loc, type, index); }
+
 void IndexEmitter::pop() {
   for (; log.size() > marks.back(); log.pop_back())
     memo.erase(log.back());
@@ -72,6 +74,8 @@ Value IndexEmitter::atom(const index::Atom &a, bool perLane) {
   if (a.kind == index::Atom::Dim) {
     if (a.dim == trace.vectorDim)
       return vectorIndex;
+    if (a.dim == trace.rowDim)
+      return rowIndex;
     // The lane: 0, 1, 2 ... as a constant vector.
     if (!perLane)
       return constant(0);

@@ -26,6 +26,7 @@ public:
   IndexEmitter(mlir::OpBuilder &b, mlir::Location loc, const Trace &trace);
 
   void setVectorIndex(mlir::Value index);     ///< the value of trace.vectorDim, of type `index`
+  void setRowIndex(mlir::Value index);        ///< the value of trace.rowDim, of type `index`
   mlir::Value scalar(index::Expr);            ///< at lane 0
   mlir::Value lanes(index::Expr);             ///< a vector of all lanes (a scalar where there is one lane)
   mlir::Value condition(const Condition &, bool perLane);
@@ -47,7 +48,7 @@ private:
   mlir::Location loc;
   const Trace &trace;
   mlir::Type type; ///< i32 where every index fits
-  mlir::Value vectorIndex;
+  mlir::Value vectorIndex, rowIndex;
   using Key = std::pair<const void *, bool>;
   std::map<Key, mlir::Value> memo;
   std::vector<Key> log;

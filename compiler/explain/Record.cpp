@@ -93,7 +93,14 @@ Result<std::string> writeRecord(func::FuncOp f, const Package &package, const co
     k["predicted_us"] = real(s, "seconds") * 1e6;
     k["elements"] = integer(s, "elements");
     k["lanes"] = integer(s, "lanes");
-    k["threads"] = integer(s, "threads");
+    k["threads"] = integer(s, "threads") * std::max<int64_t>(1, integer(s, "rows_per_block"));
+    if (int64_t width = integer(s, "width")) {
+      k["rows"] = integer(s, "rows");
+      k["width"] = width;
+      k["rows_per_block"] = integer(s, "rows_per_block");
+      k["vectors_per_thread"] = integer(s, "unroll");
+      k["resident"] = s.getAs<BoolAttr>("resident").getValue();
+    }
     for (const PackageLaunch &l : package.launches)
       if (l.kernel == name)
         k["blocks"] = l.blocks;
@@ -190,7 +197,9 @@ static std::string asText(const Json &r) {
     out += "  bound   " + k.at("bound").get<std::string>() + ": memory " + fixed(k.at("memory_us").get<double>(), 2) + " us, compute " +
            fixed(k.at("compute_us").get<double>(), 2) + " us; predicted " + fixed(k.at("predicted_us").get<double>(), 2) + " us\n";
     out += "  launch  " + std::to_string(k.value("blocks", int64_t(0))) + " blocks of " + std::to_string(k.at("threads").get<int64_t>()) +
-           " threads, " + std::to_string(k.at("lanes").get<int64_t>()) + " elements a thread\n";
+           " threads, " + std::to_string(k.at("lanes").get<int64_t>()) +
+           (k.contains("width") ? " elements a vector, " + std::to_string(k.at("vectors_per_thread").get<int64_t>()) + " vectors a thread at once\n"
+                                : " elements a thread\n");
     for (const Json &w : k.at("why"))
       out += "  why     " + w.get<std::string>() + "\n";
   }

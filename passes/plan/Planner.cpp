@@ -67,8 +67,7 @@ private:
 Status Planner::checkSupported() const {
   for (NodeId n = 0; n < graph.nodes.size(); ++n) {
     const Node &node = graph.nodes[n];
-    OpClass c = opInfo(node.op).cls;
-    if (!isElementwise(c) && c != OpClass::Shape && c != OpClass::Creation)
+    if (!isPointwise(node.op))
       return unsupported(node.pointer(), graph.describe(n) + ": only elementwise, layout and creation ops are compiled for " +
                                              target.name + "; the target 'reference' runs every op");
   }
@@ -566,6 +565,11 @@ Result<Plan> Planner::run() {
 
 size_t maxKernelArguments(const cost::TargetDesc &target) {
   return static_cast<size_t>(target.maxParameterBytes / 8) - 4;
+}
+
+bool isPointwise(OpKind op) {
+  OpClass c = opInfo(op).cls;
+  return isElementwise(c) || c == OpClass::Shape || c == OpClass::Creation;
 }
 
 Result<Plan> planPointwise(const Graph &graph, const cost::TargetDesc &target) { return Planner(graph, target).run(); }

@@ -18,16 +18,25 @@
 namespace rl {
 
 struct PlannedGroup {
+  std::string kind = "pointwise"; ///< or "row"
   std::vector<ValueId> inputs, outputs;
   std::vector<NodeId> nodes;      ///< what is evaluated, in the graph's order
   int64_t elements = 0;           ///< of the iteration space
   int64_t lanes = 1, threads = 1, unroll = 1;
   bool splitCat = false;
+  /// Of a row kernel: `rows` of `width` elements; a block has `rowsPerBlock`, with `threads` each, and a thread has `unroll`
+  /// vectors, of all of which it keeps the loads where the row is `resident`, and dear results too where it `keeps`.
+  int64_t width = 0, rows = 0, rowsPerBlock = 1;
+  bool resident = false, keeps = false;
+  bool across = false; ///< neighbouring threads have neighbouring rows, as those are neighbours in memory
   cost::WorkEstimate work;
   cost::Estimate time;
   int64_t unfusedBytes = 0;       ///< what its nodes would move as one kernel each; layouts that are views move nothing
   std::vector<std::string> why;
 };
+
+/// Whether an op's results are computed from what is at hand at an index: all that the pointwise planner takes.
+bool isPointwise(OpKind);
 
 struct Plan {
   std::vector<PlannedGroup> groups; ///< a group comes after those whose outputs it loads

@@ -57,6 +57,12 @@ private:
   uint32_t find(const Want &);
   void measureNeeds();
   Status start(Frame &);
+  Status startReduction(Frame &, const Node &);
+  void placeInRow(Instance &) const;
+  bool dependsOnElement(Expr e) const {
+    e = ctx->expand(e);
+    return e.dependsOn(trace.vectorDim) || (trace.laneDim >= 0 && e.dependsOn(trace.laneDim));
+  }
   void startPieces(Frame &, const std::vector<index::Guarded> &);
   uint32_t finish(Frame &);
   Result<uint32_t> evaluate(Want);
@@ -73,6 +79,8 @@ private:
   const Graph &graph;
   Context *ctx = nullptr;
   std::vector<int> need; ///< by value: registers that evaluating it as a tree takes (Sethi and Ullman 1970)
+  bool isForeign = false;
+  Expr element; ///< in the iteration space, or in the row
   std::unordered_map<Key, std::vector<uint32_t>, KeyHash> memo;
 };
 
@@ -184,6 +192,10 @@ Status Tracer::start(Frame &f) {
     return {};
   case OpClass::Shape:
     break;
+  case OpClass::Reduction:
+    if (request.width)
+      return startReduction(f, node);
+    [[fallthrough]];
   default:
     return unsupported(node.pointer(), graph.describe(value.node) + " is not a pointwise or layout op");
   }
@@ -223,6 +235,69 @@ Status Tracer::start(Frame &f) {
   }
   default:
     return unsupported(node.pointer(), graph.describe(value.node) + " has no index map");
+  }
+}
+
+/// The operand of a reduction at the kernel's row: the kept dimensions are the result's index, the others the place in the
+/// row. All threads of a row take part, so it may stand in no branch and under no guard.
+Status Tracer::startReduction(Frame &f, const Node &node) {
+  const std::vector<int64_t> &from = graph.type(node.inputs[0].value).shape;
+  std::vector<int64_t> reduced;
+  std::vector<bool> isReduced(from.size(), false);
+  int64_t extent = 1;
+  for (int64_t d : node.attrs.dims) {
+    isReduced[static_cast<size_t>(d)] = true;
+    reduced.push_back(from[static_cast<size_t>(d)]);
+    extent *= reduced.back();
+  }
+  bool here = extent == request.width && f.want.scope == 0 && f.want.guard == 0;
+  for (Expr e : f.want.index)
+    here &= !dependsOnElement(e);
+  if (!here) {
+    isForeign = true;
+    return unsupported(node.pointer(), graph.describe(f.made.node) + " does not reduce the rows of this kernel");
+  }
+  IndexTuple place = index::delinearize(*ctx, element, reduced), at;
+  size_t next = 0, kept = 0;
+  for (size_t d = 0; d < from.size(); ++d) {
+    if (isReduced[d]) {
+      at.push_back(place[next++]);
+      kept += node.attrs.keepdim;
+    } else {
+      at.push_back(f.want.index[kept++]);
+    }
+  }
+  f.wants.push_back({node.inputs[0].value, std::move(at), 0, 0});
+  return {};
+}
+
+/// Whether an instance differs within a row, and after how many reductions it is known.
+void Tracer::placeInRow(Instance &made) const {
+  auto from = [&](uint32_t i) {
+    if (i == kNone)
+      return;
+    made.varies |= trace.instances[i].varies;
+    made.level = std::max(made.level, trace.instances[i].level);
+  };
+  if (made.node == kNone) {
+    made.varies = dependsOnElement(made.linear);
+    for (const Condition &c : trace.guards[made.guard])
+      made.varies |= dependsOnElement(c.expr);
+    return;
+  }
+  const Node &node = graph.nodes[made.node];
+  if (node.op == OpKind::Iota)
+    made.varies = dependsOnElement(made.index[node.attrs.dim]);
+  for (uint32_t o : made.operands)
+    from(o);
+  for (const Instance::Piece &p : made.pieces) {
+    from(p.instance);
+    for (const Condition &c : p.conditions)
+      made.varies |= dependsOnElement(c.expr);
+  }
+  if (opInfo(node.op).cls == OpClass::Reduction) {
+    made.varies = false;
+    ++made.level;
   }
 }
 
@@ -304,7 +379,12 @@ uint32_t Tracer::finish(Frame &f) {
         if (!o.isLiteral())
           made.uniform &= trace.instances[made.operands.back()].uniform;
       }
+      made.uniform |= opInfo(node.op).cls == OpClass::Reduction;
     }
+  }
+  if (request.width) {
+    placeInRow(made);
+    trace.levels = std::max(trace.levels, made.level);
   }
   auto id = static_cast<uint32_t>(trace.instances.size());
   trace.scopes[made.scope].order.push_back(id);
@@ -321,8 +401,13 @@ Result<uint32_t> Tracer::evaluate(Want root) {
   uint32_t last = kNone;
   while (!stack.empty()) {
     Frame &f = stack.back();
-    if (!f.started)
-      RL_TRY(start(f));
+    if (!f.started) {
+      Status s = start(f);
+      if (isForeign)
+        for (const Frame &on : stack)
+          out.foreign.push_back(on.want.value);
+      RL_TRY(std::move(s));
+    }
     bool pushed = false;
     while (f.next < f.wants.size()) {
       const Want &want = f.wants[f.turnOf(f.next)];
@@ -350,18 +435,29 @@ Status Tracer::run() {
   trace.context = std::make_shared<Context>();
   ctx = trace.context.get();
   trace.lanes = request.lanes;
-  trace.elements = iterationElements(graph, request.outputs[0], request.splitCat);
+  trace.width = request.width;
+  trace.elements = request.width ? request.rows * request.width : iterationElements(graph, request.outputs[0], request.splitCat);
   trace.scopes.push_back({});
   trace.guards.push_back({});
-  int64_t vectors = trace.elements / request.lanes;
+  if (request.width)
+    trace.rowDim = ctx->addDim(request.rows);
+  int64_t vectors = (request.width ? request.width : trace.elements) / request.lanes;
   trace.vectorDim = ctx->addDim(vectors);
-  Expr element = ctx->dim(trace.vectorDim);
+  element = ctx->dim(trace.vectorDim);
   if (request.lanes > 1) {
     trace.laneDim = ctx->addDim(request.lanes);
     element = ctx->add(ctx->mul(element, request.lanes), ctx->dim(trace.laneDim));
   }
   for (uint32_t o = 0; o < request.outputs.size(); ++o) {
     ValueId v = request.outputs[o];
+    if (request.width) {
+      Expr at = ctx->dim(trace.rowDim);
+      if (graph.type(v).elements() != request.rows)
+        at = ctx->add(ctx->mul(at, request.width), element);
+      RL_ASSIGN(uint32_t i, evaluate({v, index::delinearize(*ctx, at, graph.type(v).shape), 0, 0}));
+      trace.stores.push_back({i, o, at});
+      continue;
+    }
     if (!request.splitCat) {
       Want want{v, index::delinearize(*ctx, element, graph.type(v).shape), 0, 0};
       RL_ASSIGN(uint32_t i, evaluate(std::move(want)));
@@ -388,7 +484,7 @@ Status Tracer::run() {
 
 Result<TraceOutcome> tracePointwiseUpTo(const TraceRequest &request) {
   Tracer tracer(request);
-  if (Status s = tracer.run(); !s && !tracer.out.exceeded)
+  if (Status s = tracer.run(); !s && !tracer.out.exceeded && tracer.out.foreign.empty())
     return s.takeError();
   return std::move(tracer.out);
 }

@@ -11,6 +11,9 @@
 // index. A condition that all lanes of a vector share becomes a branch, and what is evaluated inside it lives in a scope of
 // its own; a condition that differs between lanes becomes a select, and the loads under it are guarded lane by lane. Branches
 // within branches end at kMaxBranchDepth; what lies deeper is selected, so that code never nests without bound.
+//
+// A row kernel iterates over R rows of W elements, element = W*row + V*vector + lane, and stores tensors of R*W elements and
+// of R. A reduction in it is an instance whose operand is the same row at every vector and lane: its index knows the row alone.
 #pragma once
 
 #include "ir/graph/Graph.h"
@@ -34,6 +37,8 @@ struct Instance {
   uint32_t scope = 0;
   uint32_t guard = 0;               ///< of a load: place in Trace::guards; 0: none
   bool uniform = false;             ///< the same for all lanes
+  bool varies = false;              ///< of a row kernel: differs between the elements of a row
+  uint32_t level = 0;               ///< of a row kernel: how many reductions, one above the other, must be known before it
   std::vector<uint32_t> operands;   ///< instances, in the order of the node's operands; kNone for a literal
 
   /// Of cat and pad: the first piece whose conditions hold gives the value; the last has none. `instance` kNone: the pad
@@ -63,6 +68,9 @@ struct TraceStore {
 struct Trace {
   std::shared_ptr<index::Context> context;
   int vectorDim = -1, laneDim = -1; ///< element = V * vectorDim + laneDim; laneDim -1 where V is 1
+  int rowDim = -1;                  ///< of a row kernel: the row; element and vector are those of the row
+  int64_t width = 0;                ///< of a row kernel: elements of a row; 0: no row kernel
+  uint32_t levels = 0;              ///< of a row kernel: the greatest level of an instance
   int64_t lanes = 1;
   int64_t elements = 0;             ///< of the iteration space
   std::vector<Instance> instances;
@@ -77,6 +85,8 @@ struct TraceRequest {
   std::vector<bool> boundary;       ///< by value: loaded, not computed
   int64_t lanes = 1;
   bool splitCat = false;            ///< every output is a cat of equal pieces: iterate over a piece, store all of them
+  int64_t width = 0;                ///< of a row kernel: elements of a row, a multiple of the lanes; outputs have rows*width
+  int64_t rows = 0;                 ///< elements, or `rows` of them
   // Where tracing ends early. A value that would be computed at an index which costs more than `maxIndexWeight`
   // (index::Expr::weight), or under more than `maxGuards` conditions, is too deep in layouts.
   size_t maxInstances = SIZE_MAX;
@@ -94,6 +104,8 @@ struct TraceOutcome {
   ValueId deep = kNone;     ///< this value is too deep in layouts
   uint32_t indexWeight = 0; ///< of `deep`
   size_t guards = 0;        ///< conditions over `deep`
+  /// Not empty: the way from an output, which comes first, up to a reduction that is not over this kernel's rows.
+  std::vector<ValueId> foreign;
 };
 Result<TraceOutcome> tracePointwiseUpTo(const TraceRequest &);
 

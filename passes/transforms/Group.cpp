@@ -6,7 +6,7 @@
 #include "ir/dialect/Export.h"
 #include "ir/dialect/OpModel.h"
 #include "ir/dialect/Ridge.h"
-#include "passes/plan/Planner.h"
+#include "passes/plan/RowPlanner.h"
 #include "passes/transforms/Passes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -55,11 +55,11 @@ private:
       inputs.push_back(stored(v));
     for (rl::ValueId v : g.outputs)
       outputs.push_back(exported.values[v].getType());
-    auto group = GroupOp::create(b, f.getLoc(), outputs, inputs, "pointwise");
+    auto group = GroupOp::create(b, f.getLoc(), outputs, inputs, g.kind);
     auto i64 = [&](int64_t v) { return b.getI64IntegerAttr(v); };
     auto f64 = [&](double v) { return b.getF64FloatAttr(v); };
     auto name = [&](StringRef n, Attribute a) { return b.getNamedAttr(n, a); };
-    group.setScheduleAttr(b.getDictionaryAttr({
+    SmallVector<NamedAttribute> schedule = {
         name("lanes", i64(g.lanes)),
         name("threads", i64(g.threads)),
         name("unroll", i64(g.unroll)),
@@ -72,7 +72,17 @@ private:
         name("seconds", f64(g.time.total)),
         name("compute_seconds", f64(g.time.compute())),
         name("memory_seconds", f64(g.time.memory)),
-    }));
+    };
+    if (g.kind == "row")
+      schedule.append({
+          name("width", i64(g.width)),
+          name("rows", i64(g.rows)),
+          name("rows_per_block", i64(g.rowsPerBlock)),
+          name("resident", b.getBoolAttr(g.resident)),
+          name("keeps", b.getBoolAttr(g.keeps)),
+          name("across", b.getBoolAttr(g.across)),
+      });
+    group.setScheduleAttr(b.getDictionaryAttr(schedule));
     SmallVector<StringRef> why(g.why.begin(), g.why.end());
     group.setWhyAttr(b.getStrArrayAttr(why));
 
@@ -149,7 +159,7 @@ struct GroupPass : PassWrapper<GroupPass, OperationPass<func::FuncOp>> {
       return signalPassFailure();
     }
     ExportedGraph exported = exportBlock(f.getBody().front(), f->hasAttr(kStrictAttr));
-    auto plan = rl::planPointwise(exported.graph, *machine);
+    auto plan = rl::planKernels(exported.graph, *machine);
     if (!plan) {
       if (error)
         *error = plan.error();
@@ -173,6 +183,7 @@ std::unique_ptr<Pass> rl::createGroupPass(const cost::TargetDesc &target, Error 
 void rl::registerRidgePasses() {
   PassRegistration<GroupPass>();
   registerPass([] { return rl::createEmptyTensorsPass(); });
+  registerPass([] { return rl::createDecomposePass(); });
   registerPass([] { return rl::createSplitCatsPass(254); });
   registerPass([] { return rl::createPinsPass(); });
 }

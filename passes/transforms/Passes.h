@@ -25,6 +25,9 @@ std::unique_ptr<mlir::Pass> createEmptyTensorsPass();
 std::unique_ptr<mlir::Pass> createPinsPass();
 /// Nests every `ridge.cat` of more operands than `most` (two or more), so that each kernel reads a part of them.
 std::unique_ptr<mlir::Pass> createSplitCatsPass(size_t most);
+/// Norms, softmax and the reductions that are made of others (mean, var, logsumexp, argmax, argmin) as elementwise ops and
+/// plain reductions, with f32 in between; reductions over nothing and over one element as what they give.
+std::unique_ptr<mlir::Pass> createDecomposePass();
 /// Forms the groups that `planPointwise` decides. The error that it may report stays available through `groupingError`.
 std::unique_ptr<mlir::Pass> createGroupPass(const cost::TargetDesc &target, Error *error = nullptr);
 

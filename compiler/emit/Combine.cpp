@@ -1,0 +1,202 @@
+// Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "compiler/emit/Combine.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/BuiltinTypes.h"
+#include "llvm/ADT/bit.h"
+
+#include <cmath>
+
+using namespace mlir;
+
+namespace rl::emit {
+
+using mlir::Value; // not the graph's
+
+Type Combiner::type(OpBuilder &b) const {
+  if (op == OpKind::Any || op == OpKind::All)
+    return b.getI32Type();
+  if (isFloat(operand))
+    return b.getF32Type();
+  return op == OpKind::Sum || op == OpKind::Prod || operand == DType::I64 ? b.getI64Type() : b.getI32Type();
+}
+
+Value Combiner::identity(OpBuilder &b, Location loc, int64_t lanes) const {
+  Type t = type(b);
+  TypedAttr element;
+  if (t.isF32()) {
+    float f = op == OpKind::Amax ? -INFINITY : op == OpKind::Amin ? INFINITY : op == OpKind::Prod ? 1.0f : 0.0f;
+    element = b.getF32FloatAttr(f);
+  } else {
+    unsigned width = t.getIntOrFloatBitWidth();
+    llvm::APInt i(width, op == OpKind::Prod || op == OpKind::All ? 1 : 0);
+    if (op == OpKind::Amax)
+      i = llvm::APInt::getSignedMinValue(width);
+    else if (op == OpKind::Amin)
+      i = llvm::APInt::getSignedMaxValue(width);
+    element = IntegerAttr::get(t, i);
+  }
+  if (lanes == 1)
+    return arith::ConstantOp::create(b, loc, element);
+  return arith::ConstantOp::create(b, loc, DenseElementsAttr::get(VectorType::get({lanes}, t), Attribute(element)));
+}
+
+Value Combiner::contribution(BodyEmitter &body, Location loc, Lane &lane, int64_t lanes) const {
+  OpBuilder &b = body.builder();
+  Value v;
+  if (op == OpKind::Any || op == OpKind::All) {
+    Value bit = body.cast(lane, DType::Bool, true).raw;
+    Type i32 = b.getI32Type();
+    if (auto vector = dyn_cast<VectorType>(bit.getType()))
+      i32 = VectorType::get(vector.getShape(), i32);
+    v = arith::ExtUIOp::create(b, loc, i32, bit);
+  } else if (isFloat(operand)) {
+    v = body.wide(lane);
+  } else {
+    v = body.cast(lane, type(b).isInteger(64) ? DType::I64 : DType::I32, true).raw;
+  }
+  return body.splatTo(v, lanes);
+}
+
+Value Combiner::combine(OpBuilder &b, Location loc, Value x, Value y) const {
+  bool isFloat = getElementTypeOrSelf(x.getType()).isF32();
+  switch (op) {
+  case OpKind::Sum:
+    return isFloat ? arith::AddFOp::create(b, loc, x, y).getResult() : arith::AddIOp::create(b, loc, x, y).getResult();
+  case OpKind::Prod:
+    return isFloat ? arith::MulFOp::create(b, loc, x, y).getResult() : arith::MulIOp::create(b, loc, x, y).getResult();
+  case OpKind::Amax:
+    return isFloat ? arith::MaximumFOp::create(b, loc, x, y).getResult() : arith::MaxSIOp::create(b, loc, x, y).getResult();
+  case OpKind::Amin:
+    return isFloat ? arith::MinimumFOp::create(b, loc, x, y).getResult() : arith::MinSIOp::create(b, loc, x, y).getResult();
+  case OpKind::Any:
+    return arith::OrIOp::create(b, loc, x, y);
+  default: // All
+    return arith::AndIOp::create(b, loc, x, y);
+  }
+}
+
+Value Combiner::acrossLanes(OpBuilder &b, Location loc, Value v) const {
+  auto vector = dyn_cast<VectorType>(v.getType());
+  if (!vector)
+    return v;
+  for (int64_t half = vector.getNumElements() / 2; half > 1; half /= 2) {
+    SmallVector<int64_t> low, high;
+    for (int64_t i = 0; i < half; ++i) {
+      low.push_back(i);
+      high.push_back(half + i);
+    }
+    Value x = vector::ShuffleOp::create(b, loc, v, v, low), y = vector::ShuffleOp::create(b, loc, v, v, high);
+    v = combine(b, loc, x, y);
+  }
+  Value x = vector::ExtractOp::create(b, loc, v, ArrayRef<int64_t>{0}), y = vector::ExtractOp::create(b, loc, v, ArrayRef<int64_t>{1});
+  return combine(b, loc, x, y);
+}
+
+Lane Combiner::finish(BodyEmitter &body, Value v, bool strict) const {
+  if (isFloat(operand) && op != OpKind::Any && op != OpKind::All) {
+    if (result == DType::F32)
+      return {result, v, v, {}};
+    if (!strict)
+      return {result, {}, v, {}};
+    return body.cast({DType::F32, v, v, {}}, result, true);
+  }
+  return body.cast({v.getType().isInteger(64) ? DType::I64 : DType::I32, v, {}, {}}, result, true);
+}
+
+static Value constant32(OpBuilder &b, Location loc, int64_t v) { return arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(static_cast<int32_t>(v))); }
+
+/// The value of the thread whose number differs in the bits of `offset`.
+static Value exchange(OpBuilder &b, Location loc, Value v, int64_t offset) {
+  Type type = v.getType();
+  auto shuffle = [&](Value x) -> Value {
+    return NVVM::ShflOp::create(b, loc, x.getType(), constant32(b, loc, -1), x, constant32(b, loc, offset), constant32(b, loc, 31),
+                                NVVM::ShflKindAttr::get(b.getContext(), NVVM::ShflKind::bfly), UnitAttr());
+  };
+  if (!type.isInteger(64))
+    return shuffle(v);
+  Type i32 = b.getI32Type(), i64 = b.getI64Type();
+  Value bits = arith::ConstantOp::create(b, loc, b.getI64IntegerAttr(32));
+  Value low = shuffle(arith::TruncIOp::create(b, loc, i32, v));
+  Value high = shuffle(arith::TruncIOp::create(b, loc, i32, arith::ShRUIOp::create(b, loc, v, bits)));
+  Value wide = arith::ShLIOp::create(b, loc, arith::ExtUIOp::create(b, loc, i64, high), bits);
+  return arith::OrIOp::create(b, loc, wide, arith::ExtUIOp::create(b, loc, i64, low));
+}
+
+void combineThreads(OpBuilder &b, Location loc, const RowThreads &row, ArrayRef<Combiner> combiners, MutableArrayRef<Value> partial,
+                    Value shared, int64_t firstSlot) {
+  if (row.threads == 1)
+    return;
+  Type pointer = LLVM::LLVMPointerType::get(b.getContext(), 3), slot = b.getI64Type();
+  auto at = [&](Value place) -> Value { return LLVM::GEPOp::create(b, loc, pointer, slot, shared, ValueRange{place}); };
+  auto plus = [&](Value x, int64_t c) -> Value { return c ? arith::AddIOp::create(b, loc, x, constant32(b, loc, c)).getResult() : x; };
+  // Partial results at these places, neighbours first.
+  auto combineAll = [&](const Combiner &c, Value base, int64_t start, int64_t count, int64_t stride) {
+    SmallVector<Value> all;
+    for (int64_t i = 0; i < count; ++i)
+      all.push_back(LLVM::LoadOp::create(b, loc, c.type(b), at(plus(base, start + i * stride)), 8));
+    while (all.size() > 1) {
+      SmallVector<Value> next;
+      for (size_t i = 0; i + 1 < all.size(); i += 2)
+        next.push_back(c.combine(b, loc, all[i], all[i + 1]));
+      if (all.size() % 2)
+        next.push_back(all.back());
+      all = std::move(next);
+    }
+    return all[0];
+  };
+  if (row.across) {
+    for (size_t r = 0; r < combiners.size(); ++r)
+      LLVM::StoreOp::create(b, loc, partial[r], at(plus(row.thread, firstSlot + static_cast<int64_t>(r) * row.slots())), 8);
+    NVVM::Barrier0Op::create(b, loc);
+    Value own = arith::RemUIOp::create(b, loc, row.thread, constant32(b, loc, row.rowsPerBlock));
+    for (size_t r = 0; r < combiners.size(); ++r)
+      partial[r] = combineAll(combiners[r], own, firstSlot + static_cast<int64_t>(r) * row.slots(), row.threads, row.rowsPerBlock);
+    return;
+  }
+  auto butterfly = [&](size_t r, int64_t threads) {
+    for (int64_t offset = threads / 2; offset > 0; offset /= 2)
+      partial[r] = combiners[r].combine(b, loc, partial[r], exchange(b, loc, partial[r], offset));
+  };
+  for (size_t r = 0; r < combiners.size(); ++r)
+    butterfly(r, std::min<int64_t>(row.threads, 32));
+  if (row.threads <= 32)
+    return;
+
+  Value warp = arith::DivUIOp::create(b, loc, row.thread, constant32(b, loc, 32));
+  Value lane = arith::RemUIOp::create(b, loc, row.thread, constant32(b, loc, 32));
+  Value first = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, lane, constant32(b, loc, 0));
+  auto branch = scf::IfOp::create(b, loc, first);
+  {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPoint(branch.thenBlock()->getTerminator());
+    for (size_t r = 0; r < combiners.size(); ++r)
+      LLVM::StoreOp::create(b, loc, partial[r], at(plus(warp, firstSlot + static_cast<int64_t>(r) * row.warps())), 8);
+  }
+  NVVM::Barrier0Op::create(b, loc);
+  int64_t warps = row.threads / 32;
+  Value base = arith::MulIOp::create(b, loc, arith::DivUIOp::create(b, loc, warp, constant32(b, loc, warps)), constant32(b, loc, warps));
+  if (row.rowsPerBlock == 1)
+    base = constant32(b, loc, 0);
+  for (size_t r = 0; r < combiners.size(); ++r) {
+    const Combiner &c = combiners[r];
+    Type type = c.type(b);
+    int64_t start = firstSlot + static_cast<int64_t>(r) * row.warps();
+    if (warps <= 8) {
+      partial[r] = combineAll(c, base, start, warps, 1);
+      continue;
+    }
+    Value there = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, lane, constant32(b, loc, warps));
+    Value place = arith::SelectOp::create(b, loc, there, lane, constant32(b, loc, 0));
+    Value v = LLVM::LoadOp::create(b, loc, type, at(plus(arith::AddIOp::create(b, loc, base, place), start)), 8);
+    partial[r] = arith::SelectOp::create(b, loc, there, v, c.identity(b, loc, 1));
+    butterfly(r, static_cast<int64_t>(llvm::bit_ceil(static_cast<uint64_t>(warps))));
+  }
+}
+
+} // namespace rl::emit

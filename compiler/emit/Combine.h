@@ -1,0 +1,49 @@
+// Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The arithmetic of reductions: what an element contributes, how two partial results become one, and how the partial results
+// of a vector's lanes and of a row's threads do, always in the same order.
+#pragma once
+
+#include "compiler/emit/BodyEmitter.h"
+
+namespace rl::emit {
+
+using mlir::Value; // not the graph's
+
+/// One reduction. Partial results are f32 for floats, i64 for sums and products of integers and for i64, else i32.
+struct Combiner {
+  OpKind op;
+  DType operand, result;
+
+  mlir::Type type(mlir::OpBuilder &) const;
+  /// What changes nothing: a scalar, or a vector of so many lanes.
+  Value identity(mlir::OpBuilder &, mlir::Location, int64_t lanes) const;
+  /// An operand as a partial result, `lanes` wide.
+  Value contribution(BodyEmitter &, mlir::Location, Lane &operand, int64_t lanes) const;
+  Value combine(mlir::OpBuilder &, mlir::Location, Value a, Value b) const;
+  /// The lanes of one vector, halves first.
+  Value acrossLanes(mlir::OpBuilder &, mlir::Location, Value) const;
+  /// The result in the node's type. Where the graph is strict it is rounded to it.
+  Lane finish(BodyEmitter &, Value, bool strict) const;
+};
+
+/// The threads of a GPU's block that share a row.
+struct RowThreads {
+  int64_t threads = 1;     ///< a row's: a power of two up to 32, or a multiple of 32; any number where `across`
+  int64_t rowsPerBlock = 1;
+  bool across = false;     ///< neighbouring threads have neighbouring rows, not neighbouring places of one row
+  Value thread;            ///< in the block, of type i32
+  int64_t blockThreads() const { return threads * rowsPerBlock; }
+  int64_t warps() const { return blockThreads() / 32; }
+  /// Places of shared memory that one reduction takes, an i64 each.
+  int64_t slots() const { return threads == 1 ? 0 : across ? blockThreads() : threads > 32 ? warps() : 0; }
+};
+
+/// Combines partial results of a row's threads so that each of them has the result: exchanges within warps, then through
+/// shared memory behind one barrier for all of `partial`. `firstSlot`: the place of the first in `shared`, an array of i64, of
+/// which each takes slots(); no place is used twice in a kernel. All threads of the block take part.
+void combineThreads(mlir::OpBuilder &, mlir::Location, const RowThreads &, llvm::ArrayRef<Combiner>, llvm::MutableArrayRef<Value> partial,
+                    Value shared, int64_t firstSlot);
+
+} // namespace rl::emit

@@ -1,0 +1,440 @@
+// Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "compiler/emit/Row.h"
+#include "compiler/emit/Combine.h"
+#include "compiler/emit/TraceEmitter.h"
+#include "passes/cost/OpCost.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/BuiltinOps.h"
+
+using namespace mlir;
+
+namespace rl::emit {
+
+using mlir::Value; // not the graph's
+
+namespace {
+
+/// What is computed while the row is gone over once: up to the reductions that need no more than `level` others.
+struct Pass {
+  std::vector<uint32_t> instances;  ///< that differ within the row, in order
+  std::vector<uint32_t> reductions; ///< that end with this pass
+  std::vector<size_t> stores;       ///< of whole rows
+  bool empty() const { return reductions.empty() && stores.empty(); }
+};
+
+class RowEmitter {
+public:
+  RowEmitter(OpBuilder &b, Location loc, const RowKernel &kernel, const CodeTarget &target, bool aligned, const Trace &trace,
+             ValueRange inputs, ValueRange outputs)
+      : b(b), loc(loc), graph(kernel.body), schedule(kernel.schedule), target(target), aligned(aligned), trace(trace), inputs(inputs),
+        outputs(outputs), scalars(b, loc, graph, trace, target, aligned, inputs, outputs) {}
+
+  void setThread(Value row, Value inRow, Value inBlock, Value rowIsThere, Value sharedMemory) {
+    rowIndex = row;
+    place = inRow;
+    rowThreads = {schedule.threads, schedule.rowsPerBlock, schedule.across, inBlock};
+    there = rowIsThere;
+    shared = sharedMemory;
+  }
+  /// Slots of shared memory, an i64 each.
+  int64_t slots() const {
+    return reductionCount() * RowThreads{schedule.threads, schedule.rowsPerBlock, schedule.across, Value()}.slots();
+  }
+  void plan();
+  void emit();
+
+private:
+  int64_t reductionCount() const {
+    int64_t n = 0;
+    for (const Pass &p : passes)
+      n += static_cast<int64_t>(p.reductions.size());
+    return n;
+  }
+  Combiner combinerOf(uint32_t reduction) const {
+    const Instance &in = trace.instances[reduction];
+    return {graph.nodes[in.node].op, graph.type(trace.instances[in.operands[0]].value).dtype, graph.type(in.value).dtype};
+  }
+  bool isReduction(const Instance &in) const { return in.node != kNone && opInfo(graph.nodes[in.node].op).cls == OpClass::Reduction; }
+  bool storesRow(const TraceStore &s) const { return graph.type(graph.outputs[s.output]).elements() != schedule.rows; }
+  void collect(uint32_t root, std::vector<bool> &in) const;
+
+  std::unique_ptr<TraceEmitter> vectorEmitter(Value vector);
+  void emitLoads();
+  void emitScalars(uint32_t level);
+  Value contributionOf(TraceEmitter &, uint32_t reduction, const Combiner &, Value valid);
+  void storeRow(TraceEmitter &, const Pass &, Value valid);
+  void storeScalars();
+  void residentPass(const Pass &, uint32_t level);
+  void loopPass(const Pass &);
+  void finishReductions(const Pass &, SmallVector<Value> partial);
+  void forget(TraceEmitter &, uint32_t level);
+  void hide(Lane &);
+
+  Value index(int64_t v) { return arith::ConstantIndexOp::create(b, loc, v); }
+  Value plus(Value x, int64_t c) { return c ? arith::AddIOp::create(b, loc, x, index(c)).getResult() : x; }
+
+  OpBuilder &b;
+  Location loc;
+  const Graph &graph;
+  const RowSchedule &schedule;
+  const CodeTarget &target;
+  bool aligned;
+  const Trace &trace;
+  ValueRange inputs, outputs;
+  TraceEmitter scalars; ///< what a row has once
+  std::vector<Pass> passes;
+  std::vector<std::unique_ptr<TraceEmitter>> held; ///< of a resident row: its vectors
+  std::vector<Value> valid;                        ///< of these: whether the vector is there; null: always
+  Value rowIndex, place, there, shared;
+  RowThreads rowThreads;
+  int64_t nextSlot = 0;
+};
+
+/// What differs within the row among what `root` is computed from, itself included.
+void RowEmitter::collect(uint32_t root, std::vector<bool> &in) const {
+  std::vector<uint32_t> work{root};
+  while (!work.empty()) {
+    uint32_t i = work.back();
+    work.pop_back();
+    if (i == kNone || in[i] || !trace.instances[i].varies)
+      continue;
+    in[i] = true;
+    for (uint32_t o : trace.instances[i].operands)
+      work.push_back(o);
+    for (const Instance::Piece &p : trace.instances[i].pieces)
+      work.push_back(p.instance);
+  }
+}
+
+void RowEmitter::plan() {
+  passes.resize(trace.levels + 1);
+  for (uint32_t i = 0; i < trace.instances.size(); ++i)
+    if (isReduction(trace.instances[i]))
+      passes[trace.instances[i].level - 1].reductions.push_back(i);
+  for (size_t s = 0; s < trace.stores.size(); ++s)
+    if (storesRow(trace.stores[s]))
+      passes[trace.instances[trace.stores[s].instance].level].stores.push_back(s);
+  for (Pass &p : passes) {
+    std::vector<bool> needed(trace.instances.size(), false);
+    for (uint32_t r : p.reductions)
+      collect(trace.instances[r].operands[0], needed);
+    for (size_t s : p.stores)
+      collect(trace.stores[s].instance, needed);
+    // What a branch computes is written with the branch.
+    for (uint32_t i : trace.scopes[0].order)
+      if (needed[i])
+        p.instances.push_back(i);
+  }
+}
+
+std::unique_ptr<TraceEmitter> RowEmitter::vectorEmitter(Value vector) {
+  auto e = std::make_unique<TraceEmitter>(b, loc, graph, trace, target, aligned, inputs, outputs);
+  e->setRowIndex(rowIndex);
+  e->setVectorIndex(vector);
+  return e;
+}
+
+/// What a row has once and `level` reductions suffice for.
+void RowEmitter::emitScalars(uint32_t level) {
+  for (uint32_t i : trace.scopes[0].order) {
+    const Instance &in = trace.instances[i];
+    if (!in.varies && in.level == level && !isReduction(in))
+      scalars.emit(i);
+  }
+}
+
+Value RowEmitter::contributionOf(TraceEmitter &e, uint32_t reduction, const Combiner &c, Value isThere) {
+  Value v = c.contribution(e.bodies(), loc, e.lane(trace.instances[reduction].operands[0]), trace.lanes);
+  if (isThere)
+    v = arith::SelectOp::create(b, loc, isThere, v, c.identity(b, loc, trace.lanes));
+  return v;
+}
+
+void RowEmitter::storeRow(TraceEmitter &e, const Pass &pass, Value isThere) {
+  if (pass.stores.empty())
+    return;
+  if (there)
+    isThere = isThere ? arith::AndIOp::create(b, loc, isThere, there).getResult() : there;
+  OpBuilder::InsertionGuard guard(b);
+  if (isThere) {
+    auto branch = scf::IfOp::create(b, loc, isThere);
+    b.setInsertionPoint(branch.thenBlock()->getTerminator());
+  }
+  e.enterBlock();
+  for (size_t s : pass.stores)
+    e.emitStore(trace.stores[s]);
+  e.leaveBlock();
+}
+
+void RowEmitter::storeScalars() {
+  std::vector<const TraceStore *> stores;
+  for (const TraceStore &s : trace.stores)
+    if (!storesRow(s))
+      stores.push_back(&s);
+  if (stores.empty())
+    return;
+  OpBuilder::InsertionGuard guard(b);
+  Value writes = there;
+  if (schedule.threads > 1) {
+    Value first = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, place, index(0));
+    writes = writes ? arith::AndIOp::create(b, loc, writes, first).getResult() : first;
+  }
+  if (writes) {
+    auto branch = scf::IfOp::create(b, loc, writes);
+    b.setInsertionPoint(branch.thenBlock()->getTerminator());
+  }
+  scalars.enterBlock();
+  for (const TraceStore *s : stores)
+    scalars.emitScalarStore(*s);
+  scalars.leaveBlock();
+}
+
+void RowEmitter::finishReductions(const Pass &pass, SmallVector<Value> partial) {
+  if (pass.reductions.empty())
+    return;
+  SmallVector<Combiner> combiners;
+  for (auto [r, v] : llvm::zip(pass.reductions, partial)) {
+    combiners.push_back(combinerOf(r));
+    v = combiners.back().acrossLanes(b, loc, v);
+  }
+  combineThreads(b, loc, rowThreads, combiners, partial, shared, nextSlot);
+  nextSlot += static_cast<int64_t>(pass.reductions.size()) * rowThreads.slots();
+  for (auto [r, c, v] : llvm::zip(pass.reductions, combiners, partial))
+    scalars.lane(r) = c.finish(scalars.bodies(), v, graph.strict);
+}
+
+/// The compiler would rather keep a row's f32 values than widen the 16-bit ones again, and runs out of registers. What it
+/// cannot see through it must widen again (a third less time where a thread holds many vectors, measured on an H200).
+void RowEmitter::hide(Lane &lane) {
+  auto vector = dyn_cast_or_null<VectorType>(lane.raw ? lane.raw.getType() : Type());
+  if (!vector || !isFloat(lane.dtype) || lane.dtype == DType::F32)
+    return;
+  lane.wide = {};
+  int64_t bits = vector.getNumElements() * vector.getElementTypeBitWidth();
+  if (bits % 32 != 0 || !target.nvptx)
+    return;
+  Type i32 = b.getI32Type(), words = VectorType::get({bits / 32}, i32);
+  Value packed = vector::BitCastOp::create(b, loc, words, lane.raw);
+  SmallVector<Value> hidden;
+  for (int64_t w = 0; w < bits / 32; ++w) {
+    Value word = vector::ExtractOp::create(b, loc, packed, ArrayRef<int64_t>{w});
+    hidden.push_back(LLVM::InlineAsmOp::create(b, loc, i32, ValueRange{word}, b.getStringAttr(""), b.getStringAttr("=r,0"), b.getUnitAttr(),
+                                               UnitAttr(), LLVM::TailCallKindAttr::get(b.getContext(), LLVM::TailCallKind::None),
+                                               LLVM::AsmDialectAttr(), ArrayAttr())
+                         .getResult(0));
+  }
+  lane.raw = vector::BitCastOp::create(b, loc, vector, vector::FromElementsOp::create(b, loc, words, hidden));
+}
+
+/// Between two passes over a resident row: loads stay, packed as they came; of the rest at most what takes the
+/// special-function unit and is needed again.
+void RowEmitter::forget(TraceEmitter &e, uint32_t level) {
+  std::vector<bool> later(trace.instances.size(), false);
+  for (uint32_t p = level + 1; p < passes.size(); ++p)
+    for (uint32_t i : passes[p].instances)
+      later[i] = true;
+  for (uint32_t i : trace.scopes[0].order) {
+    const Instance &in = trace.instances[i];
+    if (!in.varies || !e.has(i))
+      continue;
+    if (in.node == kNone) {
+      if (later[i])
+        hide(e.lane(i));
+      continue;
+    }
+    const Node &node = graph.nodes[in.node];
+    bool dear = schedule.keeps && cost::opCost(node.op, graph.type(in.value).dtype, node.attrs.tanhApproximation).special > 0;
+    if (!dear || !later[i])
+      e.lane(i) = {};
+  }
+}
+
+void RowEmitter::residentPass(const Pass &pass, uint32_t level) {
+  SmallVector<Value> partial(pass.reductions.size());
+  for (size_t u = 0; u < held.size(); ++u) {
+    TraceEmitter &e = *held[u];
+    for (uint32_t i = 0; i < trace.instances.size(); ++i)
+      if (!trace.instances[i].varies && trace.instances[i].scope == 0 && scalars.has(i))
+        e.lane(i) = scalars.lane(i);
+    for (uint32_t i : pass.instances)
+      e.emit(i);
+    for (auto [r, total] : llvm::zip(pass.reductions, partial)) {
+      Combiner c = combinerOf(r);
+      Value v = contributionOf(e, r, c, valid[u]);
+      total = total ? c.combine(b, loc, total, v) : v;
+    }
+    storeRow(e, pass, valid[u]);
+    forget(e, level);
+  }
+  finishReductions(pass, std::move(partial));
+}
+
+void RowEmitter::loopPass(const Pass &pass) {
+  int64_t vectors = schedule.width / schedule.lanes, T = schedule.threads, U = schedule.unroll;
+  SmallVector<Combiner> combiners;
+  for (uint32_t r : pass.reductions)
+    combiners.push_back(combinerOf(r));
+  auto body = [&](Value at, MutableArrayRef<Value> totals) {
+    std::unique_ptr<TraceEmitter> e = vectorEmitter(at);
+    for (uint32_t i = 0; i < trace.instances.size(); ++i)
+      if (!trace.instances[i].varies && trace.instances[i].scope == 0 && scalars.has(i))
+        e->lane(i) = scalars.lane(i);
+    for (uint32_t i : pass.instances)
+      e->emit(i);
+    for (size_t r = 0; r < combiners.size(); ++r)
+      totals[r] = combiners[r].combine(b, loc, totals[r], contributionOf(*e, pass.reductions[r], combiners[r], Value()));
+    storeRow(*e, pass, Value());
+  };
+  // U partial results of each reduction, so that one need not wait for another; what is left goes to the first.
+  SmallVector<Value> totals;
+  for (int64_t u = 0; u < U; ++u)
+    for (const Combiner &c : combiners)
+      totals.push_back(c.identity(b, loc, trace.lanes));
+  int64_t n = static_cast<int64_t>(combiners.size()), whole = vectors / (T * U) * (T * U);
+  if (whole) {
+    auto loop = scf::ForOp::create(b, loc, place, index(whole), index(T * U), totals);
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(loop.getBody());
+    SmallVector<Value> next(loop.getRegionIterArgs());
+    for (int64_t u = 0; u < U; ++u)
+      body(plus(loop.getInductionVar(), u * T), MutableArrayRef<Value>(next).slice(u * n, n));
+    if (!next.empty())
+      scf::YieldOp::create(b, loc, next);
+    totals.assign(loop.getResults().begin(), loop.getResults().end());
+  }
+  if (whole < vectors) {
+    SmallVector<Value> first(totals.begin(), totals.begin() + n);
+    auto loop = scf::ForOp::create(b, loc, plus(place, whole), index(vectors), index(T), first);
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(loop.getBody());
+    SmallVector<Value> next(loop.getRegionIterArgs());
+    body(loop.getInductionVar(), next);
+    if (!next.empty())
+      scf::YieldOp::create(b, loc, next);
+    std::copy(loop.getResults().begin(), loop.getResults().end(), totals.begin());
+  }
+  SmallVector<Value> partial;
+  for (int64_t r = 0; r < n; ++r) {
+    Value v = totals[r];
+    for (int64_t u = 1; u < U; ++u)
+      v = combiners[r].combine(b, loc, v, totals[u * n + r]);
+    partial.push_back(v);
+  }
+  finishReductions(pass, std::move(partial));
+}
+
+/// A row's loads come first, so that all of them are in flight together; weights and the like that only a later pass reads
+/// come right behind, if the registers for them are not worth more.
+void RowEmitter::emitLoads() {
+  constexpr int64_t kRegisters = 48;
+  int64_t registers = 0;
+  for (uint32_t p = 0; p < passes.size(); ++p)
+    for (uint32_t i : passes[p].instances) {
+      const Instance &in = trace.instances[i];
+      if (in.node != kNone || in.guard != 0 || held[0]->has(i))
+        continue;
+      auto bytes = static_cast<int64_t>(dtypeSize(graph.type(in.value).dtype)) * (in.uniform ? 1 : trace.lanes);
+      registers += schedule.unroll * ((bytes + 3) / 4);
+      if (p > 0 && registers > kRegisters)
+        return;
+      for (auto &e : held)
+        e->emit(i);
+    }
+}
+
+void RowEmitter::emit() {
+  scalars.setRowIndex(rowIndex);
+  scalars.setVectorIndex(index(0));
+  int64_t vectors = schedule.width / schedule.lanes;
+  if (schedule.resident) {
+    for (int64_t u = 0; u < schedule.unroll; ++u) {
+      Value at = plus(place, u * schedule.threads), isThere;
+      // A vector beyond the row's end loads the last one in its place and counts for nothing.
+      if ((u + 1) * schedule.threads > vectors) {
+        isThere = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, at, index(vectors));
+        at = arith::SelectOp::create(b, loc, isThere, at, index(vectors - 1));
+      }
+      held.push_back(vectorEmitter(at));
+      valid.push_back(isThere);
+    }
+    emitLoads();
+  }
+  for (uint32_t p = 0; p < passes.size(); ++p) {
+    emitScalars(p);
+    if (passes[p].empty())
+      continue;
+    if (schedule.resident)
+      residentPass(passes[p], p);
+    else
+      loopPass(passes[p]);
+  }
+  storeScalars();
+}
+
+} // namespace
+
+Result<int64_t> emitRow(ModuleOp module, const RowKernel &kernel, const CodeTarget &target, bool alignedTo16) {
+  const Graph &graph = kernel.body;
+  const RowSchedule &s = kernel.schedule;
+  TraceRequest request;
+  request.graph = &graph;
+  request.outputs = graph.outputs;
+  request.boundary.assign(graph.values.size(), false);
+  request.width = s.width;
+  request.rows = s.rows;
+  request.lanes = s.lanes;
+  RL_ASSIGN(Trace trace, tracePointwise(request));
+
+  MLIRContext *ctx = module.getContext();
+  OpBuilder b(ctx);
+  Location loc = b.getUnknownLoc();
+  b.setInsertionPointToEnd(module.getBody());
+  Type pointer = LLVM::LLVMPointerType::get(ctx, target.nvptx ? 1 : 0);
+  SmallVector<Type> types(graph.inputs.size() + graph.outputs.size(), pointer);
+  auto f = func::FuncOp::create(b, loc, kernel.name, b.getFunctionType(types, {}));
+  f->setAttr("ridge.kernel", b.getUnitAttr());
+  f->setAttr("ridge.block", b.getI64IntegerAttr(s.threads * s.rowsPerBlock));
+  Block *entry = f.addEntryBlock();
+  ValueRange arguments = entry->getArguments();
+  RowEmitter emitter(b, loc, kernel, target, alignedTo16 && s.lanes > 1, trace, arguments.take_front(graph.inputs.size()),
+                     arguments.drop_front(graph.inputs.size()));
+  emitter.plan();
+  if (emitter.slots()) {
+    auto type = LLVM::LLVMArrayType::get(b.getI64Type(), static_cast<unsigned>(emitter.slots()));
+    LLVM::GlobalOp::create(b, loc, type, /*isConstant=*/false, LLVM::Linkage::Internal, kernel.name + "_shared", Attribute(), /*alignment=*/8,
+                           /*addrSpace=*/3);
+  }
+  b.setInsertionPointToStart(entry);
+  auto index = [&](int64_t v) { return arith::ConstantIndexOp::create(b, loc, v).getResult(); };
+  Value thread = gpu::ThreadIdOp::create(b, loc, gpu::Dimension::x), row = gpu::BlockIdOp::create(b, loc, gpu::Dimension::x);
+  Value place = s.threads == 1 ? index(0) : thread, there, shared, inBlock;
+  if (s.rowsPerBlock > 1) {
+    Value inner = index(s.across ? s.rowsPerBlock : s.threads);
+    Value quotient = arith::DivUIOp::create(b, loc, thread, inner), rest = arith::RemUIOp::create(b, loc, thread, inner);
+    place = s.across ? quotient : rest;
+    Value first = arith::MulIOp::create(b, loc, row, index(s.rowsPerBlock));
+    row = arith::AddIOp::create(b, loc, first, s.across ? rest : quotient);
+    if (s.rows % s.rowsPerBlock != 0) {
+      // All threads take part in exchanges: those without a row repeat the last one.
+      there = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, row, index(s.rows));
+      row = arith::SelectOp::create(b, loc, there, row, index(s.rows - 1));
+    }
+  }
+  if (target.nvptx)
+    inBlock = arith::IndexCastUIOp::create(b, loc, b.getI32Type(), thread);
+  if (emitter.slots())
+    shared = LLVM::AddressOfOp::create(b, loc, LLVM::LLVMPointerType::get(ctx, 3), kernel.name + "_shared");
+  emitter.setThread(row, place, inBlock, there, shared);
+  emitter.emit();
+  func::ReturnOp::create(b, loc);
+  return (s.rows + s.rowsPerBlock - 1) / s.rowsPerBlock;
+}
+
+} // namespace rl::emit

@@ -1,0 +1,37 @@
+// Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The row emitter: a group whose reductions all run over the rows of one iteration space [R, W], with what is elementwise
+// before, between and after them, becomes one kernel. On a GPU the threads of a row hold it in registers, or go over it once
+// for each reduction that depends on another; on a CPU a block is a row and goes over it likewise. Pointers are arguments in
+// the order: the group's inputs, then its outputs.
+#pragma once
+
+#include "compiler/lower/Lower.h"
+#include "ir/graph/Graph.h"
+
+namespace rl::emit {
+
+struct RowSchedule {
+  int64_t width = 0;        ///< W: elements of a row
+  int64_t rows = 0;         ///< R
+  int64_t lanes = 1;        ///< V: consecutive elements a thread computes at once, a power of two that divides W
+  int64_t threads = 1;      ///< of a row: a power of two up to 32 or a multiple of 32; 1 on a CPU
+  int64_t rowsPerBlock = 1; ///< threads * rowsPerBlock is a multiple of 32 on a GPU
+  int64_t unroll = 1;       ///< vectors a thread holds where the row is resident, else that it goes over at once
+  bool resident = false;    ///< unroll * threads * lanes >= W: the row is loaded once
+  bool across = false;      ///< neighbouring rows are neighbours in memory: so are the threads that have them
+  bool keeps = false;       ///< a resident row's results that take the special-function unit stay in registers as well
+};
+
+struct RowKernel {
+  std::string name;
+  Graph body; ///< inputs: what is loaded; outputs: what is stored, R or R*W elements each
+  RowSchedule schedule;
+};
+
+/// Adds `kernel.name` to the module, and returns the number of blocks to launch. `alignedTo16`: pointers are multiples of 16
+/// bytes; otherwise of their element's size.
+Result<int64_t> emitRow(mlir::ModuleOp, const RowKernel &, const CodeTarget &, bool alignedTo16);
+
+} // namespace rl::emit

@@ -1,0 +1,305 @@
+// Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "compiler/emit/TraceEmitter.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+
+using namespace mlir;
+
+namespace rl::emit {
+
+using mlir::Value; // not the graph's
+
+TraceEmitter::TraceEmitter(OpBuilder &b, Location loc, const Graph &graph, const Trace &trace, const CodeTarget &target, bool aligned,
+                           ValueRange inputs, ValueRange outputs)
+    : b(b), loc(loc), graph(graph), trace(trace), target(target), aligned(aligned), outputs(outputs),
+      body(b, loc, MathTarget{target.nvptx, target.sm}, graph.strict), indices(b, loc, trace) {
+  for (auto [i, v] : llvm::enumerate(graph.inputs))
+    pointers[v] = inputs[i];
+  lanes.resize(trace.instances.size());
+  stored.resize(trace.instances.size(), false);
+  for (const TraceStore &s : trace.stores)
+    stored[s.instance] = true;
+}
+
+void TraceEmitter::emitLoads() {
+  for (uint32_t i : trace.scopes[0].order)
+    if (trace.instances[i].node == kNone && trace.instances[i].guard == 0)
+      lanes[i] = emitLoad(trace.instances[i]);
+}
+
+void TraceEmitter::emitRest() {
+  // Few results are stored together at the end, behind all loads. Many are stored as soon as they are there, so that they do
+  // not occupy registers.
+  constexpr size_t kStoredTogether = 8;
+  bool atOnce = trace.stores.size() > kStoredTogether;
+  if (atOnce) {
+    storesOf.resize(trace.instances.size());
+    for (const TraceStore &store : trace.stores)
+      storesOf[store.instance].push_back(&store);
+  }
+  emitScope(0);
+  if (!atOnce)
+    for (const TraceStore &store : trace.stores)
+      emitStore(store);
+}
+
+void TraceEmitter::emit(uint32_t i) {
+  if (!has(i))
+    setLane(i, emitInstance(trace.instances[i], !stored[i]));
+}
+
+void TraceEmitter::emitScope(uint32_t scope) {
+  for (uint32_t i : trace.scopes[scope].order) {
+    emit(i);
+    if (!storesOf.empty())
+      for (const TraceStore *store : storesOf[i])
+        emitStore(*store);
+  }
+}
+
+Lane TraceEmitter::emitInstance(const Instance &in, bool inner) {
+  if (in.node == kNone)
+    return emitLoad(in);
+  const Node &node = graph.nodes[in.node];
+  DType type = graph.type(in.value).dtype;
+  switch (opInfo(node.op).cls) {
+  case OpClass::Creation:
+    if (node.op == OpKind::Full)
+      return body.constant(node.attrs.value, type);
+    return body.fromIndex(in.uniform ? indices.scalar(in.index[node.attrs.dim]) : indices.lanes(in.index[node.attrs.dim]), type);
+  case OpClass::Shape:
+    if (node.op == OpKind::Cat || node.op == OpKind::Pad)
+      return emitPieces(in, node, type);
+    return lanes[in.operands[0]];
+  default:
+    break;
+  }
+  SmallVector<Lane> operands;
+  for (auto [o, i] : llvm::zip(node.inputs, in.operands)) {
+    if (o.isLiteral()) {
+      Lane literal;
+      literal.literal = o.literal;
+      operands.push_back(literal);
+    } else {
+      operands.push_back(lanes[i]);
+    }
+  }
+  Lane result = body.emit(node, operands, type, inner);
+  // A widened operand is kept for its other users.
+  for (auto [o, i, lane] : llvm::zip(node.inputs, in.operands, operands))
+    if (!o.isLiteral() && !lanes[i].wide && lane.wide && definedHere(lane.wide)) {
+      Lane both = lanes[i];
+      both.wide = lane.wide;
+      setLane(i, std::move(both));
+    }
+  return result;
+}
+
+/// Whether later code at the insertion point may use the value: it is defined in this block or around it.
+bool TraceEmitter::definedHere(Value v) { return v.getParentBlock() == b.getInsertionBlock(); }
+
+Value TraceEmitter::guardOf(const Instance &in, bool perLane) {
+  Value all;
+  for (const Condition &c : trace.guards[in.guard]) {
+    Value one = indices.condition(c, perLane);
+    all = all ? arith::AndIOp::create(b, loc, all, one).getResult() : one;
+  }
+  return all;
+}
+
+Value TraceEmitter::address(Value pointer, Type element, Value offset) {
+  if (offset.getType().isInteger(32))
+    offset = arith::ExtUIOp::create(b, loc, b.getI64Type(), offset);
+  return LLVM::GEPOp::create(b, loc, pointer.getType(), element, pointer, ValueRange{offset});
+}
+
+Value TraceEmitter::load(Value pointer, Type element, Type type, Value offset, unsigned alignment) {
+  return LLVM::LoadOp::create(b, loc, type, address(pointer, element, offset), alignment, false, false,
+                              /*isInvariant=*/target.nvptx);
+}
+
+Lane TraceEmitter::emitLoad(const Instance &in) {
+  const TensorType &type = graph.type(in.value);
+  Type element = body.memoryType(type.dtype);
+  auto size = static_cast<unsigned>(dtypeSize(type.dtype));
+  Value pointer = pointers.at(in.value);
+  bool guardVaries = false;
+  for (const Condition &c : trace.guards[in.guard])
+    guardVaries |= trace.laneDim >= 0 && c.expr.dependsOn(trace.laneDim);
+  if (in.uniform) {
+    Value offset = indices.scalar(in.linear);
+    if (Value ok = guardOf(in, false))
+      offset = arith::SelectOp::create(b, loc, ok, offset, indices.constant(0));
+    return body.fromMemory(load(pointer, element, element, offset, size), type.dtype);
+  }
+  VectorAccess access = indices.access(in.linear);
+  VectorType vector = VectorType::get({trace.lanes}, element);
+  if (access.contiguous && !guardVaries && (in.guard == 0 || type.elements() >= trace.lanes)) {
+    Value offset = indices.scalar(in.linear);
+    if (Value ok = guardOf(in, false))
+      offset = arith::SelectOp::create(b, loc, ok, offset, indices.constant(0));
+    return body.fromMemory(load(pointer, element, vector, offset, alignmentOf(access, size)), type.dtype);
+  }
+  Value offsets = indices.lanes(in.linear);
+  if (Value ok = guardOf(in, guardVaries)) {
+    Value zero = body.splatTo(indices.constant(0), trace.lanes);
+    offsets = arith::SelectOp::create(b, loc, ok, offsets, zero);
+  }
+  SmallVector<Value> elements;
+  for (int64_t l = 0; l < trace.lanes; ++l) {
+    Value offset = vector::ExtractOp::create(b, loc, offsets, ArrayRef<int64_t>{l});
+    elements.push_back(load(pointer, element, element, offset, size));
+  }
+  return body.fromMemory(vector::FromElementsOp::create(b, loc, vector, elements), type.dtype);
+}
+
+unsigned TraceEmitter::alignmentOf(const VectorAccess &access, unsigned size) const {
+  if (!aligned)
+    return size;
+  return static_cast<unsigned>(std::min<int64_t>(16, access.alignElements * size));
+}
+
+void TraceEmitter::emitScalarStore(const TraceStore &store) {
+  DType type = graph.type(trace.instances[store.instance].value).dtype;
+  Value value = body.toMemory(lanes[store.instance], type);
+  LLVM::StoreOp::create(b, loc, value, address(outputs[store.output], body.memoryType(type), indices.scalar(store.linear)),
+                        static_cast<unsigned>(dtypeSize(type)));
+}
+
+void TraceEmitter::emitStore(const TraceStore &store) {
+  const Instance &in = trace.instances[store.instance];
+  DType type = graph.type(in.value).dtype;
+  Type element = body.memoryType(type);
+  auto size = static_cast<unsigned>(dtypeSize(type));
+  Value value = body.splatTo(body.toMemory(lanes[store.instance], type), trace.lanes);
+  Value pointer = outputs[store.output];
+  if (trace.lanes == 1) {
+    LLVM::StoreOp::create(b, loc, value, address(pointer, element, indices.scalar(store.linear)), size);
+    return;
+  }
+  VectorAccess access = indices.access(store.linear);
+  if (access.contiguous) {
+    LLVM::StoreOp::create(b, loc, value, address(pointer, element, indices.scalar(store.linear)), alignmentOf(access, size));
+    return;
+  }
+  Value offsets = indices.lanes(store.linear);
+  for (int64_t l = 0; l < trace.lanes; ++l) {
+    Value offset = vector::ExtractOp::create(b, loc, offsets, ArrayRef<int64_t>{l});
+    Value one = vector::ExtractOp::create(b, loc, value, ArrayRef<int64_t>{l});
+    LLVM::StoreOp::create(b, loc, one, address(pointer, element, offset), size);
+  }
+}
+
+/// How the pieces of a choice are handed on: as storage bits where all of them are just that, else as f32.
+bool TraceEmitter::yieldsRaw(const Instance &in, DType type) const {
+  if (!isArithmeticFloat(type) || type == DType::F32 || graph.strict)
+    return true;
+  for (const Instance::Piece &p : in.pieces)
+    if (p.instance != kNone && trace.instances[p.instance].node != kNone)
+      return false;
+  return true;
+}
+
+Value TraceEmitter::pieceValue(const Instance &in, const Instance::Piece &piece, const Node &node, DType type, bool raw) {
+  Lane lane;
+  if (piece.instance == kNone) {
+    lane = body.constant(node.attrs.value, type);
+  } else {
+    lane = lanes[piece.instance];
+    DType from = graph.type(trace.instances[piece.instance].value).dtype;
+    if (from != type)
+      lane = body.cast(lane, type, true);
+  }
+  Value v = !raw || type == DType::F32 ? body.wide(lane) : lane.raw;
+  if (raw && !v)
+    v = body.toMemory(lane, type);
+  return body.splatTo(v, in.uniform ? 1 : trace.lanes);
+}
+
+Lane TraceEmitter::emitPieces(const Instance &in, const Node &node, DType type) {
+  bool raw = yieldsRaw(in, type);
+  Value result;
+  if (in.branches) {
+    result = emitBranch(in, 0, in.pieces.size() - 1, node, type, raw, areOrdered(in.pieces));
+  } else {
+    result = pieceValue(in, in.pieces.back(), node, type, raw);
+    for (size_t i = in.pieces.size() - 1; i-- > 0;) {
+      Value cond;
+      for (const Condition &c : in.pieces[i].conditions) {
+        bool perLane = trace.laneDim >= 0 && c.expr.dependsOn(trace.laneDim);
+        Value one = body.splatTo(indices.condition(c, perLane), in.uniform ? 1 : trace.lanes);
+        cond = cond ? arith::AndIOp::create(b, loc, cond, one).getResult() : one;
+      }
+      result = arith::SelectOp::create(b, loc, cond, pieceValue(in, in.pieces[i], node, type, raw), result);
+    }
+  }
+  if (type == DType::F32)
+    return {type, result, result, {}};
+  return raw ? Lane{type, result, {}, {}} : Lane{type, {}, result, {}};
+}
+
+/// Whether the pieces lie one after the other along one index, so that one comparison halves those in question.
+bool TraceEmitter::areOrdered(const std::vector<Instance::Piece> &pieces) {
+  for (size_t i = 0; i + 1 < pieces.size(); ++i) {
+    if (pieces[i].conditions.size() != 1)
+      return false;
+    const Condition &c = pieces[i].conditions[0];
+    if (i > 0) {
+      const Condition &before = pieces[i - 1].conditions[0];
+      if (c.expr != before.expr || c.lo < before.hi)
+        return false;
+    }
+  }
+  return true;
+}
+
+/// Branches to one of the pieces first .. last: by binary search where they are ordered, else one after the other.
+Value TraceEmitter::emitBranch(const Instance &in, size_t first, size_t last, const Node &node, DType type, bool raw, bool ordered) {
+  if (first == last) {
+    if (in.pieces[first].instance != kNone)
+      emitScope(in.pieces[first].scope);
+    return pieceValue(in, in.pieces[first], node, type, raw);
+  }
+  size_t middle = ordered ? first + (last - first) / 2 : first;
+  Value cond;
+  if (ordered) {
+    const Condition &c = in.pieces[middle].conditions[0];
+    cond = indices.condition({c.expr, in.pieces[first].conditions[0].lo, c.hi}, false);
+  } else {
+    for (const Condition &c : in.pieces[first].conditions) {
+      Value one = indices.condition(c, false);
+      cond = cond ? arith::AndIOp::create(b, loc, cond, one).getResult() : one;
+    }
+  }
+  Type element = raw ? (type == DType::Bool ? b.getI1Type() : body.memoryType(type)) : Type(b.getF32Type());
+  Type resultType = in.uniform || trace.lanes == 1 ? element : VectorType::get({trace.lanes}, element);
+  auto branch = scf::IfOp::create(b, loc, TypeRange{resultType}, cond, /*withElseRegion=*/true);
+  auto region = [&](Block *block, size_t from, size_t to) {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(block);
+    // What is widened or indexed inside a branch is not there outside of it.
+    size_t mark = undo.size();
+    ++branchDepth;
+    indices.push();
+    scf::YieldOp::create(b, loc, emitBranch(in, from, to, node, type, raw, ordered));
+    indices.pop();
+    --branchDepth;
+    for (; undo.size() > mark; undo.pop_back())
+      lanes[undo.back().first] = std::move(undo.back().second);
+  };
+  region(branch.thenBlock(), first, middle);
+  region(branch.elseBlock(), middle + 1, last);
+  return branch.getResult(0);
+}
+
+void TraceEmitter::setLane(uint32_t i, Lane lane) {
+  if (branchDepth > 0)
+    undo.push_back({i, std::move(lanes[i])});
+  lanes[i] = std::move(lane);
+}
+
+} // namespace rl::emit

@@ -1,0 +1,74 @@
+// Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Writes a trace down as code: loads, ops, choices and stores for one vector of the iteration space. The kernels around it
+// decide which vector that is and, where a row's reductions come in between, which instances are written when.
+#pragma once
+
+#include "compiler/emit/BodyEmitter.h"
+#include "compiler/emit/IndexEmitter.h"
+#include "compiler/lower/Lower.h"
+#include "passes/plan/Trace.h"
+
+namespace rl::emit {
+
+class TraceEmitter {
+public:
+  /// `aligned`: pointers are multiples of 16 bytes; otherwise of their element's size. `inputs` and `outputs` are the graph's.
+  TraceEmitter(mlir::OpBuilder &, mlir::Location, const Graph &, const Trace &, const CodeTarget &, bool aligned,
+               mlir::ValueRange inputs, mlir::ValueRange outputs);
+
+  void setVectorIndex(mlir::Value v) { indices.setVectorIndex(v); }
+  void setRowIndex(mlir::Value v) { indices.setRowIndex(v); }
+
+  /// The loads that every element makes, ahead of everything else: those of several vectors are then in flight together.
+  void emitLoads();
+  /// Everything that is not there yet, and the stores.
+  void emitRest();
+
+  /// One instance of scope 0 whose operands are there, unless it is there itself.
+  void emit(uint32_t instance);
+  void emitStore(const TraceStore &);
+  /// One element: of a row kernel, what a row has once.
+  void emitScalarStore(const TraceStore &);
+  bool has(uint32_t instance) const { return lanes[instance].raw || lanes[instance].wide; }
+  Lane &lane(uint32_t instance) { return lanes[instance]; }
+  BodyEmitter &bodies() { return body; }
+  /// What is computed of indices between these two is computed in a nested block, and not known after it.
+  void enterBlock() { indices.push(); }
+  void leaveBlock() { indices.pop(); }
+
+private:
+  void emitScope(uint32_t scope);
+  Lane emitInstance(const Instance &, bool inner);
+  bool definedHere(mlir::Value v);
+  mlir::Value guardOf(const Instance &, bool perLane);
+  mlir::Value address(mlir::Value pointer, mlir::Type element, mlir::Value offset);
+  mlir::Value load(mlir::Value pointer, mlir::Type element, mlir::Type type, mlir::Value offset, unsigned alignment);
+  Lane emitLoad(const Instance &);
+  unsigned alignmentOf(const VectorAccess &, unsigned size) const;
+  bool yieldsRaw(const Instance &, DType) const;
+  mlir::Value pieceValue(const Instance &, const Instance::Piece &, const Node &, DType, bool raw);
+  Lane emitPieces(const Instance &, const Node &, DType);
+  static bool areOrdered(const std::vector<Instance::Piece> &);
+  mlir::Value emitBranch(const Instance &, size_t first, size_t last, const Node &, DType, bool raw, bool ordered);
+  void setLane(uint32_t i, Lane);
+
+  mlir::OpBuilder &b;
+  mlir::Location loc;
+  const Graph &graph;
+  const Trace &trace;
+  const CodeTarget &target;
+  bool aligned;
+  mlir::ValueRange outputs;
+  BodyEmitter body;
+  IndexEmitter indices;
+  std::unordered_map<ValueId, mlir::Value> pointers;
+  std::vector<Lane> lanes; ///< by instance; set through setLane within branches
+  std::vector<std::pair<uint32_t, Lane>> undo; ///< what lanes set within the open branches were before
+  int branchDepth = 0;
+  std::vector<bool> stored;
+  std::vector<std::vector<const TraceStore *>> storesOf; ///< by instance, where they are written at once
+};
+
+} // namespace rl::emit

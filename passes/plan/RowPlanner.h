@@ -1,0 +1,21 @@
+// Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Which kernels a graph with reductions becomes. Row kernels are formed first; what is left between them goes to the
+// pointwise planner, level by level.
+//
+// The rule. A row kernel iterates over R rows of W elements and computes, in one kernel, all outputs of R*W or of R elements
+// whose reductions run over exactly these rows, with everything above them: several reductions that depend on each other over
+// the same row, and what is elementwise before, between and behind. A reduction over other rows (or over the same after a
+// permute, say) is written by a kernel of its own, or what the layout op reads is.
+#pragma once
+
+#include "passes/plan/Planner.h"
+
+namespace rl {
+
+/// Reductions must be plain ones (sum, prod, amax, amin, any, all) over two or more elements. Errors: Code::Unsupported with
+/// the node's pointer for an op of another class (matrix products, indexing ...).
+Result<Plan> planKernels(const Graph &, const cost::TargetDesc &);
+
+} // namespace rl

@@ -1,0 +1,249 @@
+// Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "passes/plan/RowSchedule.h"
+#include "passes/cost/OpCost.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <map>
+#include <set>
+
+namespace rl {
+
+int64_t chooseRowLanes(const Graph &graph, const TraceRequest &request, const cost::TargetDesc &target) {
+  int64_t least = 8, most = 1, elements = request.rows * request.width;
+  std::set<ValueId> seen(request.outputs.begin(), request.outputs.end());
+  std::vector<ValueId> work(request.outputs);
+  auto count = [&](ValueId v) {
+    if (graph.type(v).elements() * 2 <= elements)
+      return;
+    auto size = static_cast<int64_t>(dtypeSize(graph.type(v).dtype));
+    least = std::min(least, size);
+    most = std::max(most, size);
+  };
+  for (ValueId v : request.outputs)
+    count(v);
+  while (!work.empty()) {
+    ValueId v = work.back();
+    work.pop_back();
+    if (graph.values[v].kind != Value::Result || request.boundary[v]) {
+      count(v);
+      continue;
+    }
+    for (const Operand &o : graph.nodes[graph.values[v].node].inputs)
+      if (!o.isLiteral() && seen.insert(o.value).second)
+        work.push_back(o.value);
+  }
+  auto bytes = static_cast<int64_t>(target.vectorBytes);
+  int64_t lanes = target.gpu ? bytes / most : std::min(bytes / std::min(least, most), 2 * bytes / most);
+  lanes = std::max<int64_t>(1, lanes);
+  while (request.width % lanes != 0)
+    lanes /= 2;
+  return lanes;
+}
+
+bool readsAcrossRows(const Graph &graph, Trace &trace) {
+  int64_t across = 0, all = 0;
+  for (const Instance &in : trace.instances) {
+    if (in.node != kNone || !in.varies || graph.type(in.value).elements() * 2 <= trace.elements)
+      continue;
+    auto bytes = static_cast<int64_t>(dtypeSize(graph.type(in.value).dtype));
+    all += bytes;
+    for (int64_t V : {32, 16, 8})
+      if (trace.context->extent(trace.rowDim) >= V &&
+          index::classify(*trace.context, in.linear, trace.rowDim, V).kind == index::Access::Contiguous) {
+        across += bytes;
+        break;
+      }
+  }
+  return across * 2 > all;
+}
+
+namespace {
+
+/// 32-bit registers that one vector of the row takes: what is loaded, packed; and what is dear and needed in a later pass.
+struct Held {
+  int64_t loads = 0, dear = 0;
+};
+Held heldRegisters(const Graph &graph, const Trace &trace) {
+  // The last pass that uses an instance.
+  std::vector<uint32_t> last(trace.instances.size(), 0);
+  for (const Instance &in : trace.instances) {
+    bool reduction = in.node != kNone && opInfo(graph.nodes[in.node].op).cls == OpClass::Reduction;
+    uint32_t pass = reduction ? in.level - 1 : in.level;
+    for (uint32_t o : in.operands)
+      if (o != kNone)
+        last[o] = std::max(last[o], pass);
+  }
+  Held out;
+  for (size_t i = 0; i < trace.instances.size(); ++i) {
+    const Instance &in = trace.instances[i];
+    if (!in.varies)
+      continue;
+    if (in.node == kNone) {
+      int64_t bytes = static_cast<int64_t>(dtypeSize(graph.type(in.value).dtype)) * (in.uniform ? 1 : trace.lanes);
+      out.loads += (bytes + 3) / 4;
+    } else if (last[i] > in.level) {
+      const Node &node = graph.nodes[in.node];
+      if (cost::opCost(node.op, graph.type(in.value).dtype, node.attrs.tanhApproximation).special > 0)
+        out.dear += in.uniform ? 1 : trace.lanes;
+    }
+  }
+  return out;
+}
+
+} // namespace
+
+int64_t unfusedBytes(const Graph &graph, const std::vector<NodeId> &nodes) {
+  // By node of the file: what enters it, and what leaves it.
+  std::map<uint32_t, std::set<ValueId>> moved;
+  std::set<NodeId> all(nodes.begin(), nodes.end());
+  std::set<ValueId> outputs(graph.outputs.begin(), graph.outputs.end());
+  auto ownerOf = [&](ValueId v) { return graph.values[v].kind == Value::Result ? graph.nodes[graph.values[v].node].specIndex : kNone; };
+  for (NodeId n = 0; n < graph.nodes.size(); ++n) {
+    const Node &node = graph.nodes[n];
+    for (const Operand &o : node.inputs)
+      if (!o.isLiteral() && ownerOf(o.value) != node.specIndex) {
+        if (all.contains(n) && !cost::isView(node.op))
+          moved[node.specIndex].insert(o.value);
+        if (NodeId from = graph.values[o.value].node; all.contains(from) && !cost::isView(graph.nodes[from].op))
+          moved[ownerOf(o.value)].insert(o.value);
+      }
+    for (ValueId v : node.outputs)
+      if (outputs.contains(v) && all.contains(n) && !cost::isView(node.op))
+        moved[node.specIndex].insert(v);
+  }
+  int64_t bytes = 0;
+  for (auto &[owner, values] : moved)
+    for (ValueId v : values)
+      bytes += graph.type(v).bytes();
+  return bytes;
+}
+
+/// The schedules are those measured on an H200 (tests/bench/NOTES.md): few threads with several 16-byte vectors each, small
+/// blocks, a row's every load in flight before the first reduction.
+static void layOut(const Held &held, int64_t reductions, const cost::TargetDesc &target, PlannedGroup &g) {
+  int64_t vectors = g.width / g.lanes;
+  g.threads = g.rowsPerBlock = 1;
+  g.unroll = std::min<int64_t>(4, vectors);
+  g.resident = false;
+  if (!target.gpu)
+    return;
+  auto ceilDiv = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
+  if (g.across) {
+    // A warp reads 32 neighbouring columns at once; several warps divide the rows between them.
+    g.rowsPerBlock = 32;
+    // A thread's partial results lie in 8 bytes of shared memory each, of which a kernel has 48 kB without asking.
+    int64_t most = 32;
+    while (most > 1 && most * g.rowsPerBlock * reductions * 8 > 48 * 1024)
+      most /= 2;
+    for (g.threads = std::min<int64_t>(8, most); g.threads < most && ceilDiv(vectors, g.threads) > 16;)
+      g.threads *= 2;
+    g.unroll = ceilDiv(vectors, g.threads);
+    g.resident = g.unroll <= 16 && g.unroll * held.loads <= 32;
+    g.keeps = g.resident && g.unroll * (held.loads + held.dear) <= 32;
+    if (!g.resident) {
+      g.threads = std::min<int64_t>(16, most);
+      g.unroll = std::min<int64_t>(8, std::max<int64_t>(1, vectors / g.threads));
+    }
+    return;
+  }
+  if (vectors <= 256) {
+    // Two vectors a thread; a power of two of threads up to a warp, so that rows share one.
+    auto most = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(ceilDiv(vectors, 2))));
+    g.threads = most;
+    for (int64_t t = most; t >= 1 && t >= most / 4; t /= 2)
+      if (t * ceilDiv(vectors, t) < g.threads * ceilDiv(vectors, g.threads))
+        g.threads = t;
+  } else {
+    g.threads = vectors <= 512 ? 128 : vectors <= 2048 ? 256 : vectors <= 4096 ? 512 : 1024;
+    // Few rows: more threads a row, as there are not enough blocks to hide a wait.
+    if (static_cast<double>(g.rows) <= 4 * target.smCount && g.threads < 512 && ceilDiv(vectors, g.threads) > 2)
+      g.threads *= 2;
+  }
+  g.unroll = ceilDiv(vectors, g.threads);
+  // A thread has 65536 / threads registers at full occupancy of one block, 255 at most; some are for addresses and the like.
+  auto budget = [&](int64_t threads) { return std::min<int64_t>(static_cast<int64_t>(target.registersPerSm) / threads, 255) - 28; };
+  int64_t perThread = std::min<int64_t>(budget(g.threads), 132);
+  g.resident = g.unroll <= 32 && g.unroll * held.loads <= perThread;
+  g.keeps = g.resident && g.unroll * (held.loads + held.dear) <= perThread;
+  if (!g.resident) {
+    g.threads = vectors >= 2048 ? 512 : std::max<int64_t>(32, std::min<int64_t>(g.threads, 256));
+    g.unroll = std::min<int64_t>(4, std::max<int64_t>(1, vectors / g.threads));
+  }
+  if (g.threads < 128)
+    g.rowsPerBlock = 128 / g.threads;
+}
+
+void scheduleRows(const Graph &graph, const Trace &trace, const cost::TargetDesc &target, PlannedGroup &g) {
+  Held held = heldRegisters(graph, trace);
+  auto reductions = std::count_if(trace.instances.begin(), trace.instances.end(), [&](const Instance &in) {
+    return in.node != kNone && opInfo(graph.nodes[in.node].op).cls == OpClass::Reduction;
+  });
+  layOut(held, reductions, target, g);
+
+  cost::WorkEstimate w;
+  std::map<ValueId, double> reads;
+  std::set<uint32_t> passes;
+  for (const Instance &in : trace.instances) {
+    const TensorType &type = graph.type(in.value);
+    double n = in.varies ? (in.uniform ? static_cast<double>(trace.elements / trace.lanes) : static_cast<double>(trace.elements))
+                         : static_cast<double>(g.rows);
+    if (in.node == kNone) {
+      double &r = reads[in.value];
+      r = std::min(static_cast<double>(type.elements()), r + n);
+      continue;
+    }
+    const Node &node = graph.nodes[in.node];
+    cost::OpCost c = cost::opCost(node.op, type.dtype, node.attrs.tanhApproximation);
+    if (opInfo(node.op).cls == OpClass::Reduction) {
+      n = static_cast<double>(trace.elements);
+      passes.insert(in.level - 1);
+    }
+    w.ops += c.ops * n;
+    w.specialOps += c.special * n;
+  }
+  bool stores = false;
+  for (const TraceStore &s : trace.stores) {
+    const TensorType &type = graph.type(g.outputs[s.output]);
+    w.bytesWritten += static_cast<double>(type.bytes());
+    if (type.elements() != g.rows) {
+      stores = true;
+      passes.insert(trace.instances[s.instance].level);
+    }
+  }
+  for (auto [v, n] : reads)
+    w.bytesRead += n * static_cast<double>(dtypeSize(graph.type(v).dtype));
+  int64_t times = g.resident ? 1 : std::max<int64_t>(1, static_cast<int64_t>(passes.size()));
+  w.l2Bytes = w.bytesRead * static_cast<double>(times - 1);
+  w.traffic = g.across ? cost::Traffic::Column : !stores ? cost::Traffic::ReadStatistics : g.resident || !target.gpu ? cost::Traffic::Row : cost::Traffic::LongRow;
+  w.reductions = static_cast<int>(trace.levels);
+  w.threadsPerBlock = static_cast<int>(g.threads * g.rowsPerBlock);
+  // A CPU's blocks are rows, handed to threads in long runs: they make no waves.
+  w.blocks = target.gpu ? std::ceil(static_cast<double>(g.rows) / static_cast<double>(g.rowsPerBlock)) : 0;
+  if (g.resident)
+    w.bytesInFlight = static_cast<double>(g.threads * g.rowsPerBlock * g.unroll * held.loads * 4);
+  g.work = w;
+  g.time = cost::estimate(w, target);
+  g.unfusedBytes = unfusedBytes(graph, g.nodes);
+
+  std::string shape = std::to_string(g.rows) + " rows of " + std::to_string(g.width);
+  g.why.push_back("one kernel over " + shape + ": " + std::to_string(trace.levels) + " dependent reduction" + (trace.levels == 1 ? "" : "s") +
+                  " and what is elementwise around " + (trace.levels == 1 ? "it" : "them"));
+  if (!target.gpu)
+    g.why.push_back("a row is gone over " + std::to_string(times) + (times == 1 ? " time" : " times") + " by one thread, in vectors of " +
+                    std::to_string(g.lanes));
+  else if (g.across)
+    g.why.push_back("neighbouring rows are neighbours in memory: so are the threads that have them, " + std::to_string(g.threads) + " to a row");
+  else if (g.resident)
+    g.why.push_back("a row is held in the registers of " + std::to_string(g.threads) + (g.threads == 1 ? " thread, " : " threads, ") +
+                    std::to_string(g.unroll) + " vector" + (g.unroll == 1 ? "" : "s") + " of " + std::to_string(g.lanes) + " each (" +
+                    std::to_string(g.unroll * held.loads) + " registers of loads" +
+                    (g.keeps && held.dear ? ", " + std::to_string(g.unroll * held.dear) + " of results that are dear to compute again" : "") + ")");
+  else
+    g.why.push_back("a row does not fit in the registers of a block: it is read " + std::to_string(times) + " times by " +
+                    std::to_string(g.threads) + " threads");
+}
+
+} // namespace rl

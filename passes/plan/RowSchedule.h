@@ -1,0 +1,26 @@
+// Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// How a row kernel is laid out over threads and registers, and what it costs.
+#pragma once
+
+#include "passes/plan/Planner.h"
+#include "passes/plan/Trace.h"
+
+namespace rl {
+
+/// Consecutive elements that a thread takes at once: 16 bytes of the widest tensor of whole rows (on a CPU some vectors of its
+/// narrowest), as far as they divide the width.
+int64_t chooseRowLanes(const Graph &, const TraceRequest &, const cost::TargetDesc &);
+
+/// Whether neighbouring rows are neighbours in memory in most of what is read, as for a reduction over a leading dimension.
+bool readsAcrossRows(const Graph &, Trace &);
+
+/// What the nodes of the file that these stand for would move as a kernel each; those that are views move nothing.
+int64_t unfusedBytes(const Graph &, const std::vector<NodeId> &);
+
+/// Fills in threads, rows a block, unrolling, residence, work, time and the reasons; rows, width, lanes and
+/// `across` are given.
+void scheduleRows(const Graph &, const Trace &, const cost::TargetDesc &, PlannedGroup &);
+
+} // namespace rl

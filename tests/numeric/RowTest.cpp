@@ -1,0 +1,382 @@
+// Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Random graphs with reductions, norms and softmax on a target against the reference interpreter, which computes in f64. Where
+// a result is not finite it must be so in the same way; integers and places must be equal; floats may differ by what sums in
+// f32 in another order do, measured against the largest of the tensor. Graphs that fail are printed.
+//
+//   numeric_row_test [--target cpu|cuda] [--seeds A:B] [--print]
+#include "frontend/json/JsonReader.h"
+#include "ir/interp/Convert.h"
+#include "tests/numeric/support/Device.h"
+#include "tests/numeric/support/RandomData.h"
+#include "tests/numeric/support/Rng.h"
+
+#include <cmath>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include <unistd.h>
+
+using namespace rl;
+using namespace rl::numeric;
+
+namespace {
+
+char crashText[256];
+void onCrash(int signal) {
+  (void)!write(2, crashText, std::strlen(crashText));
+  std::signal(signal, SIG_DFL);
+  std::raise(signal);
+}
+
+/// Graphs of a few nodes around reductions over one tensor's rows.
+class Generator {
+public:
+  explicit Generator(uint64_t seed) : rng(seed) {}
+  GraphSpec run();
+
+private:
+  using Shape = std::vector<int64_t>;
+  struct Val {
+    std::string name;
+    TensorType type;
+  };
+  static AttrValue integer(int64_t i) { return Scalar{Scalar::Int, i, 0}; }
+  static AttrValue flag(bool v) { return Scalar{Scalar::Bool, v, 0}; }
+  static AttrValue list(const Shape &s) {
+    std::vector<Dim> dims;
+    for (int64_t e : s)
+      dims.push_back({e, {}});
+    return dims;
+  }
+  Val input(DType, Shape);
+  std::optional<Val> emit(const std::string &op, std::vector<Val> operands, std::map<std::string, AttrValue> attrs = {},
+                          std::optional<Scalar> literal = {});
+  Val around(Val v);
+  std::optional<Val> reduction(Val v);
+  Shape shape();
+  int64_t dimOf(const Val &v) { // mostly the last one
+    return rng.chance(70) ? v.type.rank() - 1 : rng.below(v.type.rank());
+  }
+
+  Rng rng;
+  GraphSpec spec;
+  int names = 0;
+};
+
+Generator::Val Generator::input(DType dtype, Shape shape) {
+  TensorSpec t{"x" + std::to_string(names++), dtype, {}};
+  for (int64_t e : shape)
+    t.shape.push_back({e, {}});
+  spec.inputs.push_back(t);
+  return {t.name, {dtype, std::move(shape)}};
+}
+
+std::optional<Generator::Val> Generator::emit(const std::string &op, std::vector<Val> operands, std::map<std::string, AttrValue> attrs,
+                                              std::optional<Scalar> literal) {
+  std::vector<OperandType> types;
+  NodeSpec node;
+  for (const Val &v : operands) {
+    types.push_back({v.type, {}});
+    node.inputs.push_back({v.name, {}});
+  }
+  if (literal) {
+    types.push_back({{}, literal});
+    node.inputs.push_back({{}, literal});
+  }
+  Result<Inferred> inferred = inferNode(findOp(op)->kind, types, 1, attrs, {});
+  if (!inferred)
+    return std::nullopt;
+  node.op = op;
+  node.attrs = std::move(attrs);
+  node.outputs = {"n" + std::to_string(names++)};
+  spec.nodes.push_back(node);
+  return Val{node.outputs[0], inferred->results[0]};
+}
+
+Generator::Shape Generator::shape() {
+  static const std::vector<int64_t> widths = {1, 2, 3, 5, 7, 8, 12, 16, 24, 31, 32, 40, 64, 77, 96, 128, 129, 160, 255, 256, 384, 512, 1000, 1024, 1536, 2048, 4099};
+  static const std::vector<int64_t> rows = {1, 1, 2, 3, 4, 5, 7, 9, 16, 17, 33};
+  Shape s{rng.pick(rows), rng.pick(widths)};
+  if (rng.chance(35))
+    s.insert(s.begin(), rng.range(1, 4));
+  if (rng.chance(10))
+    s.insert(s.begin(), rng.range(1, 3));
+  if (rng.chance(12))
+    s.erase(s.begin());
+  if (rng.chance(4))
+    s[static_cast<size_t>(rng.below(static_cast<int64_t>(s.size())))] = 0;
+  // Large ones are rare: the interpreter is slow.
+  int64_t n = 1;
+  for (int64_t e : s)
+    n *= e;
+  if (n > 40000)
+    s[0] = 1;
+  return s;
+}
+
+/// Something elementwise that keeps values tame.
+Generator::Val Generator::around(Val v) {
+  for (int64_t more = rng.below(3); more > 0; --more) {
+    std::optional<Val> next;
+    if (!isFloat(v.type.dtype)) {
+      if (rng.chance(30))
+        next = emit("cast", {v}, {{"dtype", std::string(rng.chance(50) ? "f32" : "bf16")}});
+      if (next)
+        v = *next;
+      continue;
+    }
+    switch (rng.below(8)) {
+    case 0: next = emit("tanh", {v}); break;
+    case 1: next = emit("mul", {v}, {}, Scalar{Scalar::Float, 0, 0.5}); break;
+    case 2: next = emit("add", {v, input(v.type.dtype, v.type.shape)}); break;
+    case 3:
+      if (v.type.rank() > 0)
+        next = emit("mul", {v, input(v.type.dtype, {v.type.shape.back()})});
+      break;
+    case 4: next = emit("silu", {v}); break;
+    case 5: next = emit("cast", {v}, {{"dtype", std::string(rng.chance(50) ? "f32" : "bf16")}}); break;
+    case 6:
+      if (v.type.rank() > 1 && rng.chance(50)) {
+        Shape dims;
+        for (int64_t d = 0; d < v.type.rank(); ++d)
+          dims.push_back(d);
+        std::swap(dims[static_cast<size_t>(rng.below(v.type.rank()))], dims.back());
+        next = emit("permute", {v}, {{"dims", list(dims)}});
+      } else if (v.type.rank() > 0 && rng.chance(50)) {
+        next = emit("flip", {v}, {{"dims", list({rng.below(v.type.rank())})}});
+      }
+      break;
+    default: next = emit("neg", {v}); break;
+    }
+    if (next)
+      v = *next;
+  }
+  return v;
+}
+
+std::optional<Generator::Val> Generator::reduction(Val v) {
+  if (v.type.rank() == 0)
+    return emit("sum", {v});
+  const bool floats = isFloat(v.type.dtype);
+  int64_t kind = rng.below(floats ? 8 : 3);
+  if (kind >= 3 && !isF8(v.type.dtype)) {
+    int64_t d = dimOf(v);
+    Val w = input(rng.chance(70) ? v.type.dtype : DType::F32, {v.type.shape.back()});
+    switch (kind) {
+    case 3: return emit("softmax", {v}, {{"dim", integer(d)}});
+    case 4: return emit("log_softmax", {v}, {{"dim", integer(d)}});
+    case 5: return rng.chance(50) ? emit("rms_norm", {v, w}) : emit("rms_norm", {v});
+    default: return rng.chance(50) ? emit("layer_norm", {v, w, input(v.type.dtype, {v.type.shape.back()})}) : emit("layer_norm", {v, w}, {{"eps", Scalar{Scalar::Float, 0, 1e-3}}});
+    }
+  }
+  if (rng.chance(20))
+    return emit(rng.chance(50) ? "argmax" : "argmin", {v}, {{"dim", integer(dimOf(v))}, {"keepdim", flag(rng.chance(50))}});
+  static const std::vector<std::string> ops = {"sum", "sum", "mean", "amax", "amin", "any", "all", "var", "logsumexp", "prod"};
+  std::map<std::string, AttrValue> attrs{{"keepdim", flag(rng.chance(60))}};
+  Shape dims{dimOf(v)};
+  if (rng.chance(20) && v.type.rank() > 1)
+    for (int64_t d = 0; d < v.type.rank(); ++d)
+      if (d != dims[0] && rng.chance(50))
+        dims.push_back(d);
+  if (!rng.chance(5))
+    attrs["dims"] = list(dims);
+  const std::string &op = rng.pick(ops);
+  if (op == "var" && rng.chance(40))
+    attrs["correction"] = Scalar{Scalar::Float, 0, rng.chance(50) ? 0.0 : 2.0};
+  return emit(op, {v}, attrs);
+}
+
+GraphSpec Generator::run() {
+  static const std::vector<DType> floats = {DType::F32, DType::F32, DType::BF16, DType::BF16, DType::F16};
+  static const std::vector<DType> others = {DType::I8, DType::U8, DType::I32, DType::I64, DType::Bool};
+  spec.name = "rows";
+  spec.strict = rng.chance(40);
+  Val x = input(rng.chance(85) ? rng.pick(floats) : rng.pick(others), shape()), v = x;
+  std::vector<std::string> results;
+  for (int64_t more = rng.range(1, 3); more > 0; --more) {
+    Val before = v = around(v);
+    std::optional<Val> r = reduction(v);
+    if (!r)
+      continue;
+    results.push_back(r->name);
+    v = *r;
+    // Back to the rows: x - mean(x) and the like. (x - log_softmax(x) is the same for a whole row, up to rounding.)
+    if (isFloat(r->type.dtype) && isFloat(before.type.dtype) && rng.chance(60))
+      if (std::optional<Val> back = emit(spec.nodes.back().op != "log_softmax" && rng.chance(50) ? "sub" : "mul", {before, *r})) {
+        v = *back;
+        if (rng.chance(40))
+          results.push_back(v.name);
+      }
+  }
+  v = around(v);
+  for (const NodeSpec &n : spec.nodes)
+    if (n.outputs[0] == v.name || (std::find(results.begin(), results.end(), n.outputs[0]) != results.end() && rng.chance(50)) || rng.chance(8))
+      spec.outputs.push_back(n.outputs[0]);
+  if (spec.outputs.empty())
+    spec.outputs.push_back(spec.nodes.empty() ? x.name : spec.nodes.back().outputs[0]);
+  return std::move(spec);
+}
+
+/// Tame numbers, on an offset at times; now and then what is not finite: single elements, and rows of -inf alone.
+HostTensor data(Rng &rng, const TensorType &type) {
+  if (!isFloat(type.dtype) || isF8(type.dtype))
+    return randomTensor(rng, type);
+  HostTensor t{type, {}};
+  t.data.resize(static_cast<size_t>(type.bytes()));
+  const int64_t manner = rng.below(10), width = type.rank() ? type.shape.back() : 1;
+  const double offset = manner == 0 ? 50 : 0;
+  bool row = false;
+  for (int64_t i = 0; i < type.elements(); ++i) {
+    double v = rng.unit() * 6 - 3 + offset;
+    if (manner == 1) // ties
+      v = static_cast<double>(rng.range(-3, 3));
+    if (width && i % width == 0)
+      row = manner == 2 && rng.chance(30);
+    if (row)
+      v = -INFINITY;
+    if (manner == 3 && rng.chance(2))
+      v = rng.chance(40) ? NAN : rng.chance(50) ? INFINITY : -INFINITY;
+    storeElement(t.data.data(), type.dtype, i, v);
+  }
+  return t;
+}
+
+/// `kept`: what is wanted where no intermediate result is rounded to 16 bits, as a fused graph may have it. How far the two
+/// are apart says how well the problem is conditioned.
+/// `coarsest`: the type that is rounded most coarsely on the way.
+std::string compare(const HostTensor &want, const HostTensor &kept, const HostTensor &got, DType coarsest) {
+  if (want.type != got.type)
+    return "is " + str(got.type) + ", not " + str(want.type);
+  const DType type = want.type.dtype;
+  double largest = 1;
+  for (int64_t i = 0; isFloat(type) && i < want.type.elements(); ++i)
+    if (double v = loadElement(want.data.data(), type, i); std::isfinite(v))
+      largest = std::max(largest, std::fabs(v));
+  const double step = coarsest == DType::F32 ? 3e-5 : coarsest == DType::F16 ? 0x1p-8 : 0x1p-5;
+  for (int64_t i = 0; i < want.type.elements(); ++i) {
+    bool fine;
+    if (!isFloat(type)) {
+      fine = loadInteger(want.data.data(), type, i) == loadInteger(got.data.data(), type, i);
+    } else {
+      double w = loadElement(want.data.data(), type, i), g = loadElement(got.data.data(), type, i);
+      fine = std::isnan(w) || std::isnan(g) ? std::isnan(w) == std::isnan(g)
+             : std::isinf(w) || std::isinf(g) ? w == g : std::fabs(w - g) <= step * largest + 4 * std::fabs(w - loadElement(kept.data.data(), type, i));
+    }
+    if (!fine) {
+      char text[160];
+      std::snprintf(text, sizeof text, "element %lld is %.9g, not %.9g", static_cast<long long>(i), loadElement(got.data.data(), type, i),
+                    loadElement(want.data.data(), type, i));
+      return text;
+    }
+  }
+  return {};
+}
+
+/// Whether the results say anything: extremes and places of values that were computed inexactly do not, nor do long products,
+/// which overflow f32 on the way, nor what rounding alone can make finite.
+bool isTelling(const Graph &graph, const std::vector<HostTensor> &want, const std::vector<HostTensor> &kept) {
+  for (const Node &n : graph.nodes)
+    if (n.op == OpKind::Prod && isFloat(graph.type(n.outputs[0]).dtype) &&
+        graph.type(n.inputs[0].value).elements() > 64 * graph.type(n.outputs[0]).elements())
+      return false;
+  for (const Node &n : graph.nodes)
+    if ((n.op == OpKind::ArgMax || n.op == OpKind::ArgMin || n.op == OpKind::Any || n.op == OpKind::All) && !n.inputs[0].isLiteral() &&
+        graph.values[n.inputs[0].value].kind == Value::Result && isFloat(graph.type(n.inputs[0].value).dtype))
+      return false;
+  for (size_t o = 0; o < want.size(); ++o)
+    for (int64_t i = 0; isFloat(want[o].type.dtype) && i < want[o].type.elements(); ++i) {
+      double v = loadElement(want[o].data.data(), want[o].type.dtype, i), u = loadElement(kept[o].data.data(), want[o].type.dtype, i);
+      if ((std::isfinite(v) && std::fabs(v) > 1e30) || std::isfinite(v) != std::isfinite(u))
+        return false;
+    }
+  return true;
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+  std::string target = "cpu";
+  uint64_t first = 0, end = 100;
+  bool print = false;
+  for (int i = 1; i < argc; ++i) {
+    std::string a = argv[i];
+    if (a == "--target" && i + 1 < argc) {
+      target = argv[++i];
+    } else if (a == "--seeds" && i + 1 < argc) {
+      char *colon = nullptr;
+      first = std::strtoull(argv[++i], &colon, 10);
+      end = *colon == ':' ? std::strtoull(colon + 1, nullptr, 10) : first + 1;
+    } else if (a == "--print") {
+      print = true;
+    } else {
+      std::fprintf(stderr, "usage: numeric_row_test [--target cpu|cuda] [--seeds A:B] [--print]\n");
+      return 1;
+    }
+  }
+  for (int s : {SIGSEGV, SIGABRT, SIGFPE, SIGILL, SIGBUS})
+    std::signal(s, onCrash);
+  Result<std::unique_ptr<Device>> device = Device::create(target);
+  if (!device) {
+    std::fprintf(stderr, "%s\n", device.error().str().c_str());
+    return 4;
+  }
+  int failed = 0, compared = 0;
+  for (uint64_t seed = first; seed < end; ++seed) {
+    std::snprintf(crashText, sizeof crashText, "crashed in seed %llu\n", static_cast<unsigned long long>(seed));
+    GraphSpec spec = Generator(seed).run();
+    if (print)
+      std::printf("%s\n", printGraph(spec).c_str());
+    auto check = [&]() -> std::string {
+      Result<Graph> graph = resolve(spec);
+      if (!graph)
+        return {}; // an extreme of nothing
+      Rng rng(seed * 77 + 5);
+      std::vector<HostTensor> inputs;
+      for (ValueId v : graph->inputs)
+        inputs.push_back(data(rng, graph->type(v)));
+      Result<std::unique_ptr<Module>> module = (*device)->compile(spec);
+      if (!module)
+        return "does not compile: " + module.error().str();
+      Result<std::vector<HostTensor>> want = interpret(*graph, inputs, {});
+      if (!want)
+        return "interpreter: " + want.error().str();
+      Result<std::vector<HostTensor>> kept =
+          interpret(*graph, inputs, {}, {}, graph->strict ? Intermediates::Rounded : Intermediates::KeepF32);
+      if (!kept)
+        return "interpreter: " + kept.error().str();
+      const bool telling = isTelling(*graph, *want, *kept);
+      DType coarsest = DType::F32;
+      for (const Node &n : graph->nodes)
+        if (DType t = graph->type(n.outputs[0]).dtype; t == DType::BF16 || (t == DType::F16 && coarsest == DType::F32))
+          coarsest = t;
+      std::vector<HostTensor> before;
+      for (bool offset : {false, true, false}) {
+        Result<std::vector<HostTensor>> got = (*device)->run(**module, inputs, {}, offset);
+        if (!got)
+          return "does not run: " + got.error().str();
+        for (size_t o = 0; o < got->size(); ++o) {
+          std::string text = telling ? compare((*want)[o], (*kept)[o], (*got)[o], coarsest) : std::string();
+          if (text.empty() && !before.empty() && std::memcmp(before[o].data.data(), (*got)[o].data.data(), before[o].data.size()) != 0)
+            text = "differs from run to run";
+          if (!text.empty())
+            return "output '" + spec.outputs[o] + "' (" + str((*got)[o].type) + (offset ? ", unaligned" : "") + "): " + text;
+        }
+        before = *std::move(got);
+      }
+      compared += telling;
+      return {};
+    };
+    if (std::string text = check(); !text.empty()) {
+      ++failed;
+      std::printf("FAILED seed %llu: %s\n%s\n", static_cast<unsigned long long>(seed), text.c_str(), printGraph(spec).c_str());
+      std::fflush(stdout);
+    }
+  }
+  std::printf("%s: rows, seeds %llu:%llu, %d compared, %d failed\n", target.c_str(), static_cast<unsigned long long>(first),
+              static_cast<unsigned long long>(end), compared, failed);
+  return failed || compared * 2 < static_cast<int>(end - first) ? 4 : 0;
+}
