@@ -3,35 +3,16 @@
 //
 // The planner: which kernels a graph becomes, in which order, and the reasons that it gives. Every plan is checked for
 // what makes any plan sound.
-#include "frontend/api/Builder.h"
-#include "passes/plan/Cuts.h"
 #include "passes/plan/Planner.h"
-#include "passes/plan/Trace.h"
-
-#include <gtest/gtest.h>
+#include "passes/plan/Cuts.h"
+#include "tests/unit/TraceHarness.h"
 
 #include <random>
 #include <set>
 
-using namespace rl;
-
 namespace {
 
 cost::TargetDesc machine(const char *name) { return *cost::findTarget(name); }
-
-Graph graphOf(const GraphBuilder &g) {
-  Result<GraphSpec> spec = g.build();
-  if (!spec) {
-    ADD_FAILURE() << spec.error().str();
-    return {};
-  }
-  Result<Graph> graph = resolve(*spec);
-  if (!graph) {
-    ADD_FAILURE() << graph.error().str();
-    return {};
-  }
-  return *std::move(graph);
-}
 
 /// Every output is stored once, what a kernel loads has been stored by one before it, the arguments fit a launch, and the
 /// kernel can be traced as it was planned.
