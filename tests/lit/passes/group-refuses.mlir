@@ -2,19 +2,20 @@
 //
 // What the grouping pass does not take, and what it says.
 
-// expected-error @+1 {{/nodes/3: node total (sum): only elementwise, layout and creation ops are compiled for h200; the target 'reference' runs every op}}
-func.func @reduction(%x: tensor<4x8xf32>) -> tensor<4xf32> {
-  %0 = ridge.map relu(%x) : (tensor<4x8xf32>) -> tensor<4x8xf32>
-  %1 = ridge.reduce sum %0 over [1] {ridge.name = "total", ridge.node = 3 : i64} : tensor<4x8xf32> -> tensor<4xf32>
-  return %1 : tensor<4xf32>
+// expected-error @+1 {{/nodes/3: node y (matmul): only elementwise}}
+func.func @matmul(%x: tensor<4x8xf32>, %w: tensor<8x2xf32>) -> tensor<4x2xf32> {
+  %a = ridge.map relu(%x) : (tensor<4x8xf32>) -> tensor<4x8xf32>
+  %0 = ridge.matmul %a, %w {ridge.name = "y", ridge.node = 3 : i64} : (tensor<4x8xf32>, tensor<8x2xf32>) -> tensor<4x2xf32>
+  return %0 : tensor<4x2xf32>
 }
 
 // -----
 
-// expected-error @+1 {{node y (matmul): only elementwise, layout and creation ops}}
-func.func @matmul(%x: tensor<4x8xf32>, %w: tensor<8x2xf32>) -> tensor<4x2xf32> {
-  %0 = ridge.matmul %x, %w {ridge.name = "y"} : (tensor<4x8xf32>, tensor<8x2xf32>) -> tensor<4x2xf32>
-  return %0 : tensor<4x2xf32>
+// The machine is named, and the target that runs every op.
+// expected-error @+1 {{are compiled for h200; the target 'reference' runs every op}}
+func.func @lookup(%x: tensor<4x8xf32>, %i: tensor<3xi64>) -> tensor<3x8xf32> {
+  %0 = ridge.gather embedding %x, %i dim 0 : (tensor<4x8xf32>, tensor<3xi64>) -> tensor<3x8xf32>
+  return %0 : tensor<3x8xf32>
 }
 
 // -----
