@@ -61,8 +61,8 @@ const DialectRegistry &dialects() {
   static const DialectRegistry registry = [] {
     DialectRegistry r;
     ridge::registerRidgeDialects(r);
-    r.insert<arith::ArithDialect, cf::ControlFlowDialect, func::FuncDialect, gpu::GPUDialect, LLVM::LLVMDialect, NVVM::NVVMDialect, math::MathDialect,
-             scf::SCFDialect, ub::UBDialect, vector::VectorDialect>();
+    r.insert<arith::ArithDialect, cf::ControlFlowDialect, func::FuncDialect, gpu::GPUDialect, LLVM::LLVMDialect,
+             NVVM::NVVMDialect, math::MathDialect, scf::SCFDialect, ub::UBDialect, vector::VectorDialect>();
     registerBuiltinDialectTranslation(r);
     registerLLVMDialectTranslation(r);
     registerNVVMDialectTranslation(r);
@@ -74,7 +74,8 @@ const DialectRegistry &dialects() {
 class Driver {
 public:
   Driver(const Graph &graph, const CompileTarget &target, const CompileOptions &options)
-      : graph(graph), target(target), options(options), context(dialects(), MLIRContext::Threading::DISABLED), watch(out.seconds) {}
+      : graph(graph), target(target), options(options), context(dialects(), MLIRContext::Threading::DISABLED),
+        watch(out.seconds) {}
 
   Result<Compiled> run();
 
@@ -226,7 +227,8 @@ Status Driver::emitKernels(func::FuncOp f) {
     RL_ASSIGN(int64_t unalignedBlocks, (this->*emit)(*kernels, g.getScheduleAttr(), std::move(body), launch));
     if (target.cuda) {
       if (int64_t most = std::max(launch.blocks, unalignedBlocks); most > INT32_MAX)
-        return unsupported({}, "kernel " + launch.kernel + " needs " + std::to_string(most) + " blocks, a launch takes 2^31 - 1");
+        return unsupported({}, "kernel " + launch.kernel + " needs " + std::to_string(most) +
+                                   " blocks, a launch takes 2^31 - 1");
       launch.grid.x = static_cast<uint32_t>(launch.blocks);
       if (!launch.unalignedKernel.empty()) {
         launch.align = 16;
@@ -270,11 +272,13 @@ Result<Compiled> Driver::run() {
   if (graph.gradient)
     return unsupported("/gradient", "gradient requests are not compiled by this version");
   if (graph.precision.mode != "keep")
-    return unsupported("/precision/mode", "precision mode '" + graph.precision.mode + "' is not compiled by this version; 'keep' is");
+    return unsupported("/precision/mode",
+                       "precision mode '" + graph.precision.mode + "' is not compiled by this version; 'keep' is");
   for (NodeId n = 0; n < graph.nodes.size(); ++n)
     if (auto pin = graph.nodes[n].pin; pin && !isArithmeticFloat(*pin))
-      return unsupported(graph.nodes[n].pointer() + "/precision",
-                         graph.describe(n) + ": a node pinned to " + dtypeName(*pin) + " is not compiled by this version");
+      return unsupported(graph.nodes[n].pointer() + "/precision", graph.describe(n) + ": a node pinned to " +
+                                                                      dtypeName(*pin) +
+                                                                      " is not compiled by this version");
   code.nvptx = target.cuda;
   code.cpu = target.arch;
   if (target.cuda) {

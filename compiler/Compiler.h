@@ -17,8 +17,8 @@ namespace rl {
 /// What to compile for.
 struct CompileTarget {
   bool cuda = false;
-  std::string arch;                 ///< "sm_90a", "sm_80"; "x86-64-v3" on a CPU
-  cost::TargetDesc machine;         ///< whose figures decide
+  std::string arch;         ///< "sm_90a", "sm_80"; "x86-64-v3" on a CPU
+  cost::TargetDesc machine; ///< whose figures decide
 };
 
 /// A target by name: cpu, sm_80, sm_89, sm_90a, a100, h100, h200, rtx4090. Code::Usage with the list of names otherwise.

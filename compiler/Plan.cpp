@@ -29,7 +29,8 @@ int64_t placeInArena(const std::vector<Lifetime> &tensors, std::vector<int64_t> 
     }
     offsets[i] = at;
     size = std::max(size, at + t.bytes);
-    placed.insert(std::upper_bound(placed.begin(), placed.end(), at, [&](int64_t v, size_t j) { return v < offsets[j]; }), i);
+    placed.insert(
+        std::upper_bound(placed.begin(), placed.end(), at, [&](int64_t v, size_t j) { return v < offsets[j]; }), i);
   }
   return (size + kAlign - 1) / kAlign * kAlign;
 }

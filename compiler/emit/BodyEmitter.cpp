@@ -39,7 +39,8 @@ Value BodyEmitter::constF32(float f, Value like) {
 }
 Value BodyEmitter::constInt(int64_t i, Value like) {
   Type element = elementOf(like);
-  return splatConstant(b, loc, IntegerAttr::get(element, APInt(element.getIntOrFloatBitWidth(), i, true, true)), like.getType());
+  return splatConstant(b, loc, IntegerAttr::get(element, APInt(element.getIntOrFloatBitWidth(), i, true, true)),
+                       like.getType());
 }
 
 Value BodyEmitter::splatTo(Value v, int64_t lanes) {
@@ -59,17 +60,12 @@ void BodyEmitter::unify(MutableArrayRef<Value> values) {
 
 Type BodyEmitter::memoryType(DType t) {
   switch (t) {
-  case DType::F32:
-    return b.getF32Type();
+  case DType::F32: return b.getF32Type();
   case DType::F16:
-  case DType::BF16:
-    return b.getI16Type();
-  case DType::I32:
-    return b.getI32Type();
-  case DType::I64:
-    return b.getI64Type();
-  default:
-    return b.getI8Type();
+  case DType::BF16: return b.getI16Type();
+  case DType::I32: return b.getI32Type();
+  case DType::I64: return b.getI64Type();
+  default: return b.getI8Type();
   }
 }
 
@@ -125,7 +121,8 @@ Lane BodyEmitter::constant(Scalar s, DType t) {
   if (t == DType::Bool)
     return makeRaw(arith::ConstantOp::create(b, loc, b.getBoolAttr(s.asDouble() != 0)), t);
   Type type = memoryType(t);
-  return makeRaw(arith::ConstantOp::create(b, loc, IntegerAttr::get(type, APInt(type.getIntOrFloatBitWidth(), i, true, true))), t);
+  return makeRaw(
+      arith::ConstantOp::create(b, loc, IntegerAttr::get(type, APInt(type.getIntOrFloatBitWidth(), i, true, true))), t);
 }
 
 Value BodyEmitter::floatOf(Lane &lane) {
@@ -170,9 +167,9 @@ Value BodyEmitter::math(MathFn fn, ValueRange args, DType result) {
   // Strict graphs promise the same bits op by op and fused, and exactly rounded quotients and roots before the rounding to
   // the node's type: they take the f32 forms throughout.
   Rounding r = strict || !isArithmeticFloat(result) || result == DType::F32 ? Rounding::F32
-               : result == DType::F16 ? Rounding::F16
-               : inner                ? Rounding::BF16Inner
-                                      : Rounding::BF16;
+               : result == DType::F16                                       ? Rounding::F16
+               : inner                                                      ? Rounding::BF16Inner
+                                                                            : Rounding::BF16;
   SmallVector<Value> unified(args);
   unify(unified);
   return callMath(b, loc, fn, unified, r);
@@ -212,7 +209,8 @@ Lane BodyEmitter::fromIndex(Value index, DType t) {
 Value BodyEmitter::intToFloatForNarrowing(Value i, bool sign) {
   unsigned width = elementOf(i).getIntOrFloatBitWidth();
   Type f32 = withElement(i.getType(), b.getF32Type());
-  Value f = sign ? arith::SIToFPOp::create(b, loc, f32, i).getResult() : arith::UIToFPOp::create(b, loc, f32, i).getResult();
+  Value f =
+      sign ? arith::SIToFPOp::create(b, loc, f32, i).getResult() : arith::UIToFPOp::create(b, loc, f32, i).getResult();
   if (width < 32)
     return f;
   Value back = floatToInt(f, width == 32 ? DType::I32 : DType::I64);
@@ -261,73 +259,50 @@ Lane BodyEmitter::cast(Lane x, DType to, bool saturate) {
 
 Lane BodyEmitter::floatUnary(const Node &node, Lane &lane, DType result) {
   Value x = floatOf(lane);
-  auto cmp = [&](arith::CmpFPredicate p, Value l, Value r) { return arith::CmpFOp::create(b, loc, p, l, r).getResult(); };
+  auto cmp = [&](arith::CmpFPredicate p, Value l, Value r) {
+    return arith::CmpFOp::create(b, loc, p, l, r).getResult();
+  };
   auto fn = [&](MathFn f) { return makeFloat(math(f, x, result), result); };
   auto value = [&](Value v) { return makeFloat(v, result); };
   switch (node.op) {
-  case OpKind::Abs:
-    return value(math::AbsFOp::create(b, loc, x));
-  case OpKind::Neg:
-    return value(arith::NegFOp::create(b, loc, x));
+  case OpKind::Abs: return value(math::AbsFOp::create(b, loc, x));
+  case OpKind::Neg: return value(arith::NegFOp::create(b, loc, x));
   case OpKind::Sign: {
     Value other = arith::SelectOp::create(b, loc, cmp(arith::CmpFPredicate::UNO, x, x), x, constF32(0, x));
-    Value positive = arith::SelectOp::create(b, loc, cmp(arith::CmpFPredicate::OGT, x, constF32(0, x)), constF32(1, x), other);
-    return value(arith::SelectOp::create(b, loc, cmp(arith::CmpFPredicate::OLT, x, constF32(0, x)), constF32(-1, x), positive));
+    Value positive =
+        arith::SelectOp::create(b, loc, cmp(arith::CmpFPredicate::OGT, x, constF32(0, x)), constF32(1, x), other);
+    return value(
+        arith::SelectOp::create(b, loc, cmp(arith::CmpFPredicate::OLT, x, constF32(0, x)), constF32(-1, x), positive));
   }
-  case OpKind::Exp:
-    return fn(MathFn::Exp);
-  case OpKind::Exp2:
-    return fn(MathFn::Exp2);
-  case OpKind::Expm1:
-    return fn(MathFn::Expm1);
-  case OpKind::Log:
-    return fn(MathFn::Log);
-  case OpKind::Log2:
-    return fn(MathFn::Log2);
-  case OpKind::Log1p:
-    return fn(MathFn::Log1p);
-  case OpKind::Sqrt:
-    return fn(MathFn::Sqrt);
-  case OpKind::Rsqrt:
-    return fn(MathFn::Rsqrt);
-  case OpKind::Reciprocal:
-    return fn(MathFn::Reciprocal);
-  case OpKind::Square:
-    return value(arith::MulFOp::create(b, loc, x, x));
-  case OpKind::Sin:
-    return fn(MathFn::Sin);
-  case OpKind::Cos:
-    return fn(MathFn::Cos);
-  case OpKind::Tanh:
-    return fn(MathFn::Tanh);
-  case OpKind::Sigmoid:
-    return fn(MathFn::Sigmoid);
-  case OpKind::Erf:
-    return fn(MathFn::Erf);
-  case OpKind::Relu:
-    return value(arith::MaximumFOp::create(b, loc, x, constF32(0, x)));
-  case OpKind::Silu:
-    return fn(MathFn::Silu);
-  case OpKind::Softplus:
-    return fn(MathFn::Softplus);
-  case OpKind::Gelu:
-    return fn(node.attrs.tanhApproximation ? MathFn::GeluTanh : MathFn::GeluErf);
-  case OpKind::Floor:
-    return value(math::FloorOp::create(b, loc, x));
-  case OpKind::Ceil:
-    return value(math::CeilOp::create(b, loc, x));
-  case OpKind::Round:
-    return value(math::RoundEvenOp::create(b, loc, x));
-  case OpKind::Trunc:
-    return value(math::TruncOp::create(b, loc, x));
-  case OpKind::IsNan:
-    return makeRaw(cmp(arith::CmpFPredicate::UNO, x, x), DType::Bool);
+  case OpKind::Exp: return fn(MathFn::Exp);
+  case OpKind::Exp2: return fn(MathFn::Exp2);
+  case OpKind::Expm1: return fn(MathFn::Expm1);
+  case OpKind::Log: return fn(MathFn::Log);
+  case OpKind::Log2: return fn(MathFn::Log2);
+  case OpKind::Log1p: return fn(MathFn::Log1p);
+  case OpKind::Sqrt: return fn(MathFn::Sqrt);
+  case OpKind::Rsqrt: return fn(MathFn::Rsqrt);
+  case OpKind::Reciprocal: return fn(MathFn::Reciprocal);
+  case OpKind::Square: return value(arith::MulFOp::create(b, loc, x, x));
+  case OpKind::Sin: return fn(MathFn::Sin);
+  case OpKind::Cos: return fn(MathFn::Cos);
+  case OpKind::Tanh: return fn(MathFn::Tanh);
+  case OpKind::Sigmoid: return fn(MathFn::Sigmoid);
+  case OpKind::Erf: return fn(MathFn::Erf);
+  case OpKind::Relu: return value(arith::MaximumFOp::create(b, loc, x, constF32(0, x)));
+  case OpKind::Silu: return fn(MathFn::Silu);
+  case OpKind::Softplus: return fn(MathFn::Softplus);
+  case OpKind::Gelu: return fn(node.attrs.tanhApproximation ? MathFn::GeluTanh : MathFn::GeluErf);
+  case OpKind::Floor: return value(math::FloorOp::create(b, loc, x));
+  case OpKind::Ceil: return value(math::CeilOp::create(b, loc, x));
+  case OpKind::Round: return value(math::RoundEvenOp::create(b, loc, x));
+  case OpKind::Trunc: return value(math::TruncOp::create(b, loc, x));
+  case OpKind::IsNan: return makeRaw(cmp(arith::CmpFPredicate::UNO, x, x), DType::Bool);
   case OpKind::IsInf:
     return makeRaw(cmp(arith::CmpFPredicate::OEQ, math::AbsFOp::create(b, loc, x), constF32(INFINITY, x)), DType::Bool);
   case OpKind::IsFinite:
     return makeRaw(cmp(arith::CmpFPredicate::OLT, math::AbsFOp::create(b, loc, x), constF32(INFINITY, x)), DType::Bool);
-  default:
-    return {};
+  default: return {};
   }
 }
 
@@ -339,16 +314,14 @@ Lane BodyEmitter::integerUnary(const Node &node, Lane lane, DType result) {
   };
   switch (node.op) {
   case OpKind::IsNan:
-  case OpKind::IsInf:
-    return boolean(false);
-  case OpKind::IsFinite:
-    return boolean(true);
+  case OpKind::IsInf: return boolean(false);
+  case OpKind::IsFinite: return boolean(true);
   case OpKind::BitwiseNot: {
-    Value ones = t == DType::Bool ? splatConstant(b, loc, b.getBoolAttr(true), lane.raw.getType()) : constInt(-1, lane.raw);
+    Value ones =
+        t == DType::Bool ? splatConstant(b, loc, b.getBoolAttr(true), lane.raw.getType()) : constInt(-1, lane.raw);
     return makeRaw(arith::XOrIOp::create(b, loc, lane.raw, ones), result);
   }
-  default:
-    break;
+  default: break;
   }
   // Bool in, bool out where the op keeps it (abs, relu, floor ...): the value is its own result.
   if (t == DType::Bool && result == DType::Bool)
@@ -359,9 +332,9 @@ Lane BodyEmitter::integerUnary(const Node &node, Lane lane, DType result) {
   bool sign = isSigned(result);
   switch (node.op) {
   case OpKind::Abs:
-    return makeRaw(sign ? arith::SelectOp::create(b, loc, cmp(arith::CmpIPredicate::slt), negated, x).getResult() : x, result);
-  case OpKind::Neg:
-    return makeRaw(negated, result);
+    return makeRaw(sign ? arith::SelectOp::create(b, loc, cmp(arith::CmpIPredicate::slt), negated, x).getResult() : x,
+                   result);
+  case OpKind::Neg: return makeRaw(negated, result);
   case OpKind::Sign: {
     Value one = constInt(1, x);
     Value r = arith::SelectOp::create(b, loc, cmp(arith::CmpIPredicate::ne), one, zero);
@@ -369,38 +342,28 @@ Lane BodyEmitter::integerUnary(const Node &node, Lane lane, DType result) {
       r = arith::SelectOp::create(b, loc, cmp(arith::CmpIPredicate::slt), constInt(-1, x), r);
     return makeRaw(r, result);
   }
-  case OpKind::Square:
-    return makeRaw(arith::MulIOp::create(b, loc, x, x), result);
-  case OpKind::Relu:
-    return makeRaw(sign ? arith::MaxSIOp::create(b, loc, x, zero).getResult() : x, result);
+  case OpKind::Square: return makeRaw(arith::MulIOp::create(b, loc, x, x), result);
+  case OpKind::Relu: return makeRaw(sign ? arith::MaxSIOp::create(b, loc, x, zero).getResult() : x, result);
   case OpKind::Floor:
   case OpKind::Ceil:
   case OpKind::Round:
-  case OpKind::Trunc:
-    return makeRaw(x, result);
-  default:
-    return {};
+  case OpKind::Trunc: return makeRaw(x, result);
+  default: return {};
   }
 }
 
-static std::optional<std::pair<arith::CmpFPredicate, std::pair<arith::CmpIPredicate, arith::CmpIPredicate>>> comparison(OpKind op) {
+static std::optional<std::pair<arith::CmpFPredicate, std::pair<arith::CmpIPredicate, arith::CmpIPredicate>>>
+comparison(OpKind op) {
   using F = arith::CmpFPredicate;
   using I = arith::CmpIPredicate;
   switch (op) {
-  case OpKind::Eq:
-    return {{F::OEQ, {I::eq, I::eq}}};
-  case OpKind::Ne:
-    return {{F::UNE, {I::ne, I::ne}}};
-  case OpKind::Lt:
-    return {{F::OLT, {I::slt, I::ult}}};
-  case OpKind::Le:
-    return {{F::OLE, {I::sle, I::ule}}};
-  case OpKind::Gt:
-    return {{F::OGT, {I::sgt, I::ugt}}};
-  case OpKind::Ge:
-    return {{F::OGE, {I::sge, I::uge}}};
-  default:
-    return std::nullopt;
+  case OpKind::Eq: return {{F::OEQ, {I::eq, I::eq}}};
+  case OpKind::Ne: return {{F::UNE, {I::ne, I::ne}}};
+  case OpKind::Lt: return {{F::OLT, {I::slt, I::ult}}};
+  case OpKind::Le: return {{F::OLE, {I::sle, I::ule}}};
+  case OpKind::Gt: return {{F::OGT, {I::sgt, I::ugt}}};
+  case OpKind::Ge: return {{F::OGE, {I::sge, I::uge}}};
+  default: return std::nullopt;
   }
 }
 
@@ -409,30 +372,18 @@ Lane BodyEmitter::floatBinary(const Node &node, Value x, Value y, DType result) 
     return makeRaw(arith::CmpFOp::create(b, loc, c->first, x, y), DType::Bool);
   auto fn = [&](MathFn f) { return makeFloat(math(f, {x, y}, result), result); };
   switch (node.op) {
-  case OpKind::Add:
-    return makeFloat(arith::AddFOp::create(b, loc, x, y), result);
-  case OpKind::Sub:
-    return makeFloat(arith::SubFOp::create(b, loc, x, y), result);
-  case OpKind::Mul:
-    return makeFloat(arith::MulFOp::create(b, loc, x, y), result);
-  case OpKind::Div:
-    return fn(MathFn::Div);
-  case OpKind::FloorDivide:
-    return fn(MathFn::FloorDivide);
-  case OpKind::Fmod:
-    return fn(MathFn::Fmod);
-  case OpKind::Remainder:
-    return fn(MathFn::Remainder);
-  case OpKind::Pow:
-    return fn(MathFn::Pow);
-  case OpKind::Atan2:
-    return fn(MathFn::Atan2);
-  case OpKind::Maximum:
-    return makeFloat(arith::MaximumFOp::create(b, loc, x, y), result);
-  case OpKind::Minimum:
-    return makeFloat(arith::MinimumFOp::create(b, loc, x, y), result);
-  default:
-    return {};
+  case OpKind::Add: return makeFloat(arith::AddFOp::create(b, loc, x, y), result);
+  case OpKind::Sub: return makeFloat(arith::SubFOp::create(b, loc, x, y), result);
+  case OpKind::Mul: return makeFloat(arith::MulFOp::create(b, loc, x, y), result);
+  case OpKind::Div: return fn(MathFn::Div);
+  case OpKind::FloorDivide: return fn(MathFn::FloorDivide);
+  case OpKind::Fmod: return fn(MathFn::Fmod);
+  case OpKind::Remainder: return fn(MathFn::Remainder);
+  case OpKind::Pow: return fn(MathFn::Pow);
+  case OpKind::Atan2: return fn(MathFn::Atan2);
+  case OpKind::Maximum: return makeFloat(arith::MaximumFOp::create(b, loc, x, y), result);
+  case OpKind::Minimum: return makeFloat(arith::MinimumFOp::create(b, loc, x, y), result);
+  default: return {};
   }
 }
 
@@ -450,7 +401,8 @@ Value BodyEmitter::integerPow(Value base, Value exponent, bool sign) {
     Value bit = arith::AndIOp::create(b, loc, e, one);
     Value set = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, bit, zero);
     Value next = arith::SelectOp::create(b, loc, set, arith::MulIOp::create(b, loc, r, p), r);
-    scf::YieldOp::create(b, loc, ValueRange{next, arith::MulIOp::create(b, loc, p, p), arith::ShRUIOp::create(b, loc, e, one)});
+    scf::YieldOp::create(b, loc,
+                         ValueRange{next, arith::MulIOp::create(b, loc, p, p), arith::ShRUIOp::create(b, loc, e, one)});
   }
   Value r = loop.getResult(0);
   if (!sign)
@@ -459,7 +411,8 @@ Value BodyEmitter::integerPow(Value base, Value exponent, bool sign) {
   Value negative = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, exponent, zero);
   Value isOne = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, base, one);
   Value isMinus = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, base, minus);
-  Value odd = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, arith::AndIOp::create(b, loc, exponent, one), zero);
+  Value odd =
+      arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, arith::AndIOp::create(b, loc, exponent, one), zero);
   Value alternating = arith::SelectOp::create(b, loc, odd, minus, one);
   Value inverse = arith::SelectOp::create(b, loc, isMinus, alternating, zero);
   inverse = arith::SelectOp::create(b, loc, isOne, one, inverse);
@@ -474,40 +427,35 @@ Lane BodyEmitter::integerBinary(const Node &node, Value x, Value y, DType comput
     switch (node.op) {
     case OpKind::Add:
     case OpKind::Maximum:
-    case OpKind::BitwiseOr:
-      return makeRaw(arith::OrIOp::create(b, loc, x, y), result);
+    case OpKind::BitwiseOr: return makeRaw(arith::OrIOp::create(b, loc, x, y), result);
     case OpKind::Mul:
     case OpKind::Minimum:
-    case OpKind::BitwiseAnd:
-      return makeRaw(arith::AndIOp::create(b, loc, x, y), result);
-    case OpKind::BitwiseXor:
-      return makeRaw(arith::XOrIOp::create(b, loc, x, y), result);
-    default:
-      return {};
+    case OpKind::BitwiseAnd: return makeRaw(arith::AndIOp::create(b, loc, x, y), result);
+    case OpKind::BitwiseXor: return makeRaw(arith::XOrIOp::create(b, loc, x, y), result);
+    default: return {};
     }
   }
   Value zero = constInt(0, x);
-  auto cmp = [&](arith::CmpIPredicate p, Value l, Value r) { return arith::CmpIOp::create(b, loc, p, l, r).getResult(); };
+  auto cmp = [&](arith::CmpIPredicate p, Value l, Value r) {
+    return arith::CmpIOp::create(b, loc, p, l, r).getResult();
+  };
   auto pick = [&](Value c, Value l, Value r) { return arith::SelectOp::create(b, loc, c, l, r).getResult(); };
   switch (node.op) {
-  case OpKind::Add:
-    return makeRaw(arith::AddIOp::create(b, loc, x, y), result);
-  case OpKind::Sub:
-    return makeRaw(arith::SubIOp::create(b, loc, x, y), result);
-  case OpKind::Mul:
-    return makeRaw(arith::MulIOp::create(b, loc, x, y), result);
+  case OpKind::Add: return makeRaw(arith::AddIOp::create(b, loc, x, y), result);
+  case OpKind::Sub: return makeRaw(arith::SubIOp::create(b, loc, x, y), result);
+  case OpKind::Mul: return makeRaw(arith::MulIOp::create(b, loc, x, y), result);
   case OpKind::Maximum:
-    return makeRaw(sign ? arith::MaxSIOp::create(b, loc, x, y).getResult() : arith::MaxUIOp::create(b, loc, x, y).getResult(), result);
+    return makeRaw(sign ? arith::MaxSIOp::create(b, loc, x, y).getResult()
+                        : arith::MaxUIOp::create(b, loc, x, y).getResult(),
+                   result);
   case OpKind::Minimum:
-    return makeRaw(sign ? arith::MinSIOp::create(b, loc, x, y).getResult() : arith::MinUIOp::create(b, loc, x, y).getResult(), result);
-  case OpKind::BitwiseAnd:
-    return makeRaw(arith::AndIOp::create(b, loc, x, y), result);
-  case OpKind::BitwiseOr:
-    return makeRaw(arith::OrIOp::create(b, loc, x, y), result);
-  case OpKind::BitwiseXor:
-    return makeRaw(arith::XOrIOp::create(b, loc, x, y), result);
-  case OpKind::Pow:
-    return makeRaw(integerPow(x, y, sign), result);
+    return makeRaw(sign ? arith::MinSIOp::create(b, loc, x, y).getResult()
+                        : arith::MinUIOp::create(b, loc, x, y).getResult(),
+                   result);
+  case OpKind::BitwiseAnd: return makeRaw(arith::AndIOp::create(b, loc, x, y), result);
+  case OpKind::BitwiseOr: return makeRaw(arith::OrIOp::create(b, loc, x, y), result);
+  case OpKind::BitwiseXor: return makeRaw(arith::XOrIOp::create(b, loc, x, y), result);
+  case OpKind::Pow: return makeRaw(integerPow(x, y, sign), result);
   case OpKind::FloorDivide:
   case OpKind::Fmod:
   case OpKind::Remainder: {
@@ -539,8 +487,7 @@ Lane BodyEmitter::integerBinary(const Node &node, Value x, Value y, DType comput
     q = pick(byMinusOne, arith::SubIOp::create(b, loc, zero, x), q);
     return makeRaw(pick(byZero, zero, q), result);
   }
-  default:
-    return {};
+  default: return {};
   }
 }
 
@@ -556,11 +503,16 @@ Lane BodyEmitter::clamp(const Node &node, Lane lane, DType result) {
   }
   Value x = result == DType::Bool ? boolOf(lane) : integerOf(lane, result);
   bool sign = isSigned(result);
-  auto bound = [&](const Scalar &s) { return splatTo(constant(s, result).raw, isa<VectorType>(x.getType()) ? cast<VectorType>(x.getType()).getNumElements() : 1); };
+  auto bound = [&](const Scalar &s) {
+    return splatTo(constant(s, result).raw,
+                   isa<VectorType>(x.getType()) ? cast<VectorType>(x.getType()).getNumElements() : 1);
+  };
   if (low)
-    x = sign ? arith::MaxSIOp::create(b, loc, x, bound(*low)).getResult() : arith::MaxUIOp::create(b, loc, x, bound(*low)).getResult();
+    x = sign ? arith::MaxSIOp::create(b, loc, x, bound(*low)).getResult()
+             : arith::MaxUIOp::create(b, loc, x, bound(*low)).getResult();
   if (high)
-    x = sign ? arith::MinSIOp::create(b, loc, x, bound(*high)).getResult() : arith::MinUIOp::create(b, loc, x, bound(*high)).getResult();
+    x = sign ? arith::MinSIOp::create(b, loc, x, bound(*high)).getResult()
+             : arith::MinUIOp::create(b, loc, x, bound(*high)).getResult();
   return makeRaw(x, result);
 }
 
@@ -592,7 +544,8 @@ Lane BodyEmitter::emit(const Node &node, MutableArrayRef<Lane> operands, DType r
     return clamp(node, operands[0], result);
   if (node.op == OpKind::LogicalNot) {
     Value x = boolOf(operands[0]);
-    return makeRaw(arith::XOrIOp::create(b, loc, x, splatConstant(b, loc, b.getBoolAttr(true), x.getType())), DType::Bool);
+    return makeRaw(arith::XOrIOp::create(b, loc, x, splatConstant(b, loc, b.getBoolAttr(true), x.getType())),
+                   DType::Bool);
   }
   if (node.op == OpKind::LogicalAnd || node.op == OpKind::LogicalOr || node.op == OpKind::LogicalXor) {
     SmallVector<Value> v = {boolOf(operands[0]), boolOf(operands[1])};

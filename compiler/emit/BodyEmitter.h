@@ -54,9 +54,9 @@ public:
   mlir::OpBuilder &builder() { return b; }
 
 private:
-  mlir::Value floatOf(Lane &);                   ///< any type -> f32
-  mlir::Value integerOf(Lane &, DType to);       ///< integers and bool -> the integer type `to`
-  mlir::Value boolOf(Lane &);                    ///< any type -> i1: is it not zero
+  mlir::Value floatOf(Lane &);             ///< any type -> f32
+  mlir::Value integerOf(Lane &, DType to); ///< integers and bool -> the integer type `to`
+  mlir::Value boolOf(Lane &);              ///< any type -> i1: is it not zero
   Lane makeFloat(mlir::Value f32, DType);
   Lane makeRaw(mlir::Value raw, DType dtype) { return {dtype, raw, {}, {}}; }
   mlir::Value constF32(float, mlir::Value like);

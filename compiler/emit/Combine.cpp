@@ -71,11 +71,12 @@ Value Combiner::combine(OpBuilder &b, Location loc, Value x, Value y) const {
   case OpKind::Prod:
     return isFloat ? arith::MulFOp::create(b, loc, x, y).getResult() : arith::MulIOp::create(b, loc, x, y).getResult();
   case OpKind::Amax:
-    return isFloat ? arith::MaximumFOp::create(b, loc, x, y).getResult() : arith::MaxSIOp::create(b, loc, x, y).getResult();
+    return isFloat ? arith::MaximumFOp::create(b, loc, x, y).getResult()
+                   : arith::MaxSIOp::create(b, loc, x, y).getResult();
   case OpKind::Amin:
-    return isFloat ? arith::MinimumFOp::create(b, loc, x, y).getResult() : arith::MinSIOp::create(b, loc, x, y).getResult();
-  case OpKind::Any:
-    return arith::OrIOp::create(b, loc, x, y);
+    return isFloat ? arith::MinimumFOp::create(b, loc, x, y).getResult()
+                   : arith::MinSIOp::create(b, loc, x, y).getResult();
+  case OpKind::Any: return arith::OrIOp::create(b, loc, x, y);
   default: // All
     return arith::AndIOp::create(b, loc, x, y);
   }
@@ -94,7 +95,8 @@ Value Combiner::acrossLanes(OpBuilder &b, Location loc, Value v) const {
     Value x = vector::ShuffleOp::create(b, loc, v, v, low), y = vector::ShuffleOp::create(b, loc, v, v, high);
     v = combine(b, loc, x, y);
   }
-  Value x = vector::ExtractOp::create(b, loc, v, ArrayRef<int64_t>{0}), y = vector::ExtractOp::create(b, loc, v, ArrayRef<int64_t>{1});
+  Value x = vector::ExtractOp::create(b, loc, v, ArrayRef<int64_t>{0}),
+        y = vector::ExtractOp::create(b, loc, v, ArrayRef<int64_t>{1});
   return combine(b, loc, x, y);
 }
 
@@ -109,14 +111,17 @@ Lane Combiner::finish(BodyEmitter &body, Value v, bool strict) const {
   return body.cast({v.getType().isInteger(64) ? DType::I64 : DType::I32, v, {}, {}}, result, true);
 }
 
-static Value constant32(OpBuilder &b, Location loc, int64_t v) { return arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(static_cast<int32_t>(v))); }
+static Value constant32(OpBuilder &b, Location loc, int64_t v) {
+  return arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(static_cast<int32_t>(v)));
+}
 
 /// The value of the thread whose number differs in the bits of `offset`.
 static Value exchange(OpBuilder &b, Location loc, Value v, int64_t offset) {
   Type type = v.getType();
   auto shuffle = [&](Value x) -> Value {
-    return NVVM::ShflOp::create(b, loc, x.getType(), constant32(b, loc, -1), x, constant32(b, loc, offset), constant32(b, loc, 31),
-                                NVVM::ShflKindAttr::get(b.getContext(), NVVM::ShflKind::bfly), UnitAttr());
+    return NVVM::ShflOp::create(b, loc, x.getType(), constant32(b, loc, -1), x, constant32(b, loc, offset),
+                                constant32(b, loc, 31), NVVM::ShflKindAttr::get(b.getContext(), NVVM::ShflKind::bfly),
+                                UnitAttr());
   };
   if (!type.isInteger(64))
     return shuffle(v);
@@ -128,13 +133,15 @@ static Value exchange(OpBuilder &b, Location loc, Value v, int64_t offset) {
   return arith::OrIOp::create(b, loc, wide, arith::ExtUIOp::create(b, loc, i64, low));
 }
 
-void combineThreads(OpBuilder &b, Location loc, const RowThreads &row, ArrayRef<Combiner> combiners, MutableArrayRef<Value> partial,
-                    Value shared, int64_t firstSlot) {
+void combineThreads(OpBuilder &b, Location loc, const RowThreads &row, ArrayRef<Combiner> combiners,
+                    MutableArrayRef<Value> partial, Value shared, int64_t firstSlot) {
   if (row.threads == 1)
     return;
   Type pointer = LLVM::LLVMPointerType::get(b.getContext(), 3), slot = b.getI64Type();
   auto at = [&](Value place) -> Value { return LLVM::GEPOp::create(b, loc, pointer, slot, shared, ValueRange{place}); };
-  auto plus = [&](Value x, int64_t c) -> Value { return c ? arith::AddIOp::create(b, loc, x, constant32(b, loc, c)).getResult() : x; };
+  auto plus = [&](Value x, int64_t c) -> Value {
+    return c ? arith::AddIOp::create(b, loc, x, constant32(b, loc, c)).getResult() : x;
+  };
   // Partial results at these places, neighbours first.
   auto combineAll = [&](const Combiner &c, Value base, int64_t start, int64_t count, int64_t stride) {
     SmallVector<Value> all;
@@ -152,11 +159,13 @@ void combineThreads(OpBuilder &b, Location loc, const RowThreads &row, ArrayRef<
   };
   if (row.across) {
     for (size_t r = 0; r < combiners.size(); ++r)
-      LLVM::StoreOp::create(b, loc, partial[r], at(plus(row.thread, firstSlot + static_cast<int64_t>(r) * row.slots())), 8);
+      LLVM::StoreOp::create(b, loc, partial[r], at(plus(row.thread, firstSlot + static_cast<int64_t>(r) * row.slots())),
+                            8);
     NVVM::Barrier0Op::create(b, loc);
     Value own = arith::RemUIOp::create(b, loc, row.thread, constant32(b, loc, row.rowsPerBlock));
     for (size_t r = 0; r < combiners.size(); ++r)
-      partial[r] = combineAll(combiners[r], own, firstSlot + static_cast<int64_t>(r) * row.slots(), row.threads, row.rowsPerBlock);
+      partial[r] = combineAll(combiners[r], own, firstSlot + static_cast<int64_t>(r) * row.slots(), row.threads,
+                              row.rowsPerBlock);
     return;
   }
   auto butterfly = [&](size_t r, int64_t threads) {
@@ -180,7 +189,8 @@ void combineThreads(OpBuilder &b, Location loc, const RowThreads &row, ArrayRef<
   }
   NVVM::Barrier0Op::create(b, loc);
   int64_t warps = row.threads / 32;
-  Value base = arith::MulIOp::create(b, loc, arith::DivUIOp::create(b, loc, warp, constant32(b, loc, warps)), constant32(b, loc, warps));
+  Value base = arith::MulIOp::create(b, loc, arith::DivUIOp::create(b, loc, warp, constant32(b, loc, warps)),
+                                     constant32(b, loc, warps));
   if (row.rowsPerBlock == 1)
     base = constant32(b, loc, 0);
   for (size_t r = 0; r < combiners.size(); ++r) {

@@ -30,10 +30,10 @@ struct Combiner {
 
 /// The threads of a GPU's block that share a row.
 struct RowThreads {
-  int64_t threads = 1;     ///< a row's: a power of two up to 32, or a multiple of 32; any number where `across`
+  int64_t threads = 1; ///< a row's: a power of two up to 32, or a multiple of 32; any number where `across`
   int64_t rowsPerBlock = 1;
-  bool across = false;     ///< neighbouring threads have neighbouring rows, not neighbouring places of one row
-  Value thread;            ///< in the block, of type i32
+  bool across = false; ///< neighbouring threads have neighbouring rows, not neighbouring places of one row
+  Value thread;        ///< in the block, of type i32
   int64_t blockThreads() const { return threads * rowsPerBlock; }
   int64_t warps() const { return blockThreads() / 32; }
   /// Places of shared memory that one reduction takes, an i64 each.
@@ -43,7 +43,7 @@ struct RowThreads {
 /// Combines partial results of a row's threads so that each of them has the result: exchanges within warps, then through
 /// shared memory behind one barrier for all of `partial`. `firstSlot`: the place of the first in `shared`, an array of i64, of
 /// which each takes slots(); no place is used twice in a kernel. All threads of the block take part.
-void combineThreads(mlir::OpBuilder &, mlir::Location, const RowThreads &, llvm::ArrayRef<Combiner>, llvm::MutableArrayRef<Value> partial,
-                    Value shared, int64_t firstSlot);
+void combineThreads(mlir::OpBuilder &, mlir::Location, const RowThreads &, llvm::ArrayRef<Combiner>,
+                    llvm::MutableArrayRef<Value> partial, Value shared, int64_t firstSlot);
 
 } // namespace rl::emit

@@ -25,12 +25,12 @@ class IndexEmitter {
 public:
   IndexEmitter(mlir::OpBuilder &b, mlir::Location loc, const Trace &trace);
 
-  void setVectorIndex(mlir::Value index);     ///< the value of trace.vectorDim, of type `index`
-  void setRowIndex(mlir::Value index);        ///< the value of trace.rowDim, of type `index`
-  mlir::Value scalar(index::Expr);            ///< at lane 0
-  mlir::Value lanes(index::Expr);             ///< a vector of all lanes (a scalar where there is one lane)
+  void setVectorIndex(mlir::Value index); ///< the value of trace.vectorDim, of type `index`
+  void setRowIndex(mlir::Value index);    ///< the value of trace.rowDim, of type `index`
+  mlir::Value scalar(index::Expr);        ///< at lane 0
+  mlir::Value lanes(index::Expr);         ///< a vector of all lanes (a scalar where there is one lane)
   mlir::Value condition(const Condition &, bool perLane);
-  mlir::Value constant(int64_t);              ///< of the type of indices, i32 or i64
+  mlir::Value constant(int64_t); ///< of the type of indices, i32 or i64
   VectorAccess access(index::Expr) const;
 
   /// What is computed between push and pop is forgotten at pop: it was computed inside a branch.

@@ -17,7 +17,8 @@ namespace rl::emit {
 
 using mlir::Value; // not the graph's
 
-Result<int64_t> emitPointwise(ModuleOp module, const PointwiseKernel &kernel, const CodeTarget &target, bool alignedTo16) {
+Result<int64_t> emitPointwise(ModuleOp module, const PointwiseKernel &kernel, const CodeTarget &target,
+                              bool alignedTo16) {
   const Graph &graph = kernel.body;
   TraceRequest request;
   request.graph = &graph;
@@ -51,7 +52,8 @@ Result<int64_t> emitPointwise(ModuleOp module, const PointwiseKernel &kernel, co
     RL_ASSIGN(Trace trace, tracePointwise(request));
     std::vector<std::unique_ptr<TraceEmitter>> emitters;
     for (Value at : vectorIndices) {
-      emitters.push_back(std::make_unique<TraceEmitter>(b, loc, graph, trace, target, alignedTo16 && lanes > 1, inputs, outputs));
+      emitters.push_back(
+          std::make_unique<TraceEmitter>(b, loc, graph, trace, target, alignedTo16 && lanes > 1, inputs, outputs));
       emitters.back()->setVectorIndex(at);
     }
     if (emitters.size() > 1)

@@ -10,7 +10,6 @@
 
 namespace rl::emit {
 
-
 struct PointwiseSchedule {
   int64_t lanes = 1;   ///< V: consecutive elements a thread computes at once, a power of two
   int64_t threads = 1; ///< a block; 1 on a CPU
@@ -20,7 +19,7 @@ struct PointwiseSchedule {
 
 struct PointwiseKernel {
   std::string name;
-  Graph body;                  ///< inputs: what is loaded; outputs: what is stored
+  Graph body; ///< inputs: what is loaded; outputs: what is stored
   PointwiseSchedule schedule;
 };
 

@@ -31,10 +31,10 @@ struct Pass {
 
 class RowEmitter {
 public:
-  RowEmitter(OpBuilder &b, Location loc, const RowKernel &kernel, const CodeTarget &target, bool aligned, const Trace &trace,
-             ValueRange inputs, ValueRange outputs)
-      : b(b), loc(loc), graph(kernel.body), schedule(kernel.schedule), target(target), aligned(aligned), trace(trace), inputs(inputs),
-        outputs(outputs), scalars(b, loc, graph, trace, target, aligned, inputs, outputs) {}
+  RowEmitter(OpBuilder &b, Location loc, const RowKernel &kernel, const CodeTarget &target, bool aligned,
+             const Trace &trace, ValueRange inputs, ValueRange outputs)
+      : b(b), loc(loc), graph(kernel.body), schedule(kernel.schedule), target(target), aligned(aligned), trace(trace),
+        inputs(inputs), outputs(outputs), scalars(b, loc, graph, trace, target, aligned, inputs, outputs) {}
 
   void setThread(Value row, Value inRow, Value inBlock, Value rowIsThere, Value sharedMemory) {
     rowIndex = row;
@@ -59,9 +59,12 @@ private:
   }
   Combiner combinerOf(uint32_t reduction) const {
     const Instance &in = trace.instances[reduction];
-    return {graph.nodes[in.node].op, graph.type(trace.instances[in.operands[0]].value).dtype, graph.type(in.value).dtype};
+    return {graph.nodes[in.node].op, graph.type(trace.instances[in.operands[0]].value).dtype,
+            graph.type(in.value).dtype};
   }
-  bool isReduction(const Instance &in) const { return in.node != kNone && opInfo(graph.nodes[in.node].op).cls == OpClass::Reduction; }
+  bool isReduction(const Instance &in) const {
+    return in.node != kNone && opInfo(graph.nodes[in.node].op).cls == OpClass::Reduction;
+  }
   bool storesRow(const TraceStore &s) const { return graph.type(graph.outputs[s.output]).elements() != schedule.rows; }
   void collect(uint32_t root, std::vector<bool> &in) const;
 
@@ -225,8 +228,9 @@ void RowEmitter::hide(Lane &lane) {
   SmallVector<Value> hidden;
   for (int64_t w = 0; w < bits / 32; ++w) {
     Value word = vector::ExtractOp::create(b, loc, packed, ArrayRef<int64_t>{w});
-    hidden.push_back(LLVM::InlineAsmOp::create(b, loc, i32, ValueRange{word}, b.getStringAttr(""), b.getStringAttr("=r,0"), b.getUnitAttr(),
-                                               UnitAttr(), LLVM::TailCallKindAttr::get(b.getContext(), LLVM::TailCallKind::None),
+    hidden.push_back(LLVM::InlineAsmOp::create(b, loc, i32, ValueRange{word}, b.getStringAttr(""),
+                                               b.getStringAttr("=r,0"), b.getUnitAttr(), UnitAttr(),
+                                               LLVM::TailCallKindAttr::get(b.getContext(), LLVM::TailCallKind::None),
                                                LLVM::AsmDialectAttr(), ArrayAttr())
                          .getResult(0));
   }
@@ -250,7 +254,8 @@ void RowEmitter::forget(TraceEmitter &e, uint32_t level) {
       continue;
     }
     const Node &node = graph.nodes[in.node];
-    bool dear = schedule.keeps && cost::opCost(node.op, graph.type(in.value).dtype, node.attrs.tanhApproximation).special > 0;
+    bool dear =
+        schedule.keeps && cost::opCost(node.op, graph.type(in.value).dtype, node.attrs.tanhApproximation).special > 0;
     if (!dear || !later[i])
       e.lane(i) = {};
   }
@@ -289,7 +294,8 @@ void RowEmitter::loopPass(const Pass &pass) {
     for (uint32_t i : pass.instances)
       e->emit(i);
     for (size_t r = 0; r < combiners.size(); ++r)
-      totals[r] = combiners[r].combine(b, loc, totals[r], contributionOf(*e, pass.reductions[r], combiners[r], Value()));
+      totals[r] =
+          combiners[r].combine(b, loc, totals[r], contributionOf(*e, pass.reductions[r], combiners[r], Value()));
     storeRow(*e, pass, Value());
   };
   // U partial results of each reduction, so that one need not wait for another; what is left goes to the first.
@@ -403,21 +409,24 @@ Result<int64_t> emitRow(ModuleOp module, const RowKernel &kernel, const CodeTarg
   f->setAttr("ridge.block", b.getI64IntegerAttr(s.threads * s.rowsPerBlock));
   Block *entry = f.addEntryBlock();
   ValueRange arguments = entry->getArguments();
-  RowEmitter emitter(b, loc, kernel, target, alignedTo16 && s.lanes > 1, trace, arguments.take_front(graph.inputs.size()),
-                     arguments.drop_front(graph.inputs.size()));
+  RowEmitter emitter(b, loc, kernel, target, alignedTo16 && s.lanes > 1, trace,
+                     arguments.take_front(graph.inputs.size()), arguments.drop_front(graph.inputs.size()));
   emitter.plan();
   if (emitter.slots()) {
     auto type = LLVM::LLVMArrayType::get(b.getI64Type(), static_cast<unsigned>(emitter.slots()));
-    LLVM::GlobalOp::create(b, loc, type, /*isConstant=*/false, LLVM::Linkage::Internal, kernel.name + "_shared", Attribute(), /*alignment=*/8,
+    LLVM::GlobalOp::create(b, loc, type, /*isConstant=*/false, LLVM::Linkage::Internal, kernel.name + "_shared",
+                           Attribute(), /*alignment=*/8,
                            /*addrSpace=*/3);
   }
   b.setInsertionPointToStart(entry);
   auto index = [&](int64_t v) { return arith::ConstantIndexOp::create(b, loc, v).getResult(); };
-  Value thread = gpu::ThreadIdOp::create(b, loc, gpu::Dimension::x), row = gpu::BlockIdOp::create(b, loc, gpu::Dimension::x);
+  Value thread = gpu::ThreadIdOp::create(b, loc, gpu::Dimension::x),
+        row = gpu::BlockIdOp::create(b, loc, gpu::Dimension::x);
   Value place = s.threads == 1 ? index(0) : thread, there, shared, inBlock;
   if (s.rowsPerBlock > 1) {
     Value inner = index(s.across ? s.rowsPerBlock : s.threads);
-    Value quotient = arith::DivUIOp::create(b, loc, thread, inner), rest = arith::RemUIOp::create(b, loc, thread, inner);
+    Value quotient = arith::DivUIOp::create(b, loc, thread, inner),
+          rest = arith::RemUIOp::create(b, loc, thread, inner);
     place = s.across ? quotient : rest;
     Value first = arith::MulIOp::create(b, loc, row, index(s.rowsPerBlock));
     row = arith::AddIOp::create(b, loc, first, s.across ? rest : quotient);

@@ -13,8 +13,8 @@ namespace rl::emit {
 
 using mlir::Value; // not the graph's
 
-TraceEmitter::TraceEmitter(OpBuilder &b, Location loc, const Graph &graph, const Trace &trace, const CodeTarget &target, bool aligned,
-                           ValueRange inputs, ValueRange outputs)
+TraceEmitter::TraceEmitter(OpBuilder &b, Location loc, const Graph &graph, const Trace &trace, const CodeTarget &target,
+                           bool aligned, ValueRange inputs, ValueRange outputs)
     : b(b), loc(loc), graph(graph), trace(trace), target(target), aligned(aligned), outputs(outputs),
       body(b, loc, MathTarget{target.nvptx, target.sm}, graph.strict), indices(b, loc, trace) {
   for (auto [i, v] : llvm::enumerate(graph.inputs))
@@ -70,13 +70,13 @@ Lane TraceEmitter::emitInstance(const Instance &in, bool inner) {
   case OpClass::Creation:
     if (node.op == OpKind::Full)
       return body.constant(node.attrs.value, type);
-    return body.fromIndex(in.uniform ? indices.scalar(in.index[node.attrs.dim]) : indices.lanes(in.index[node.attrs.dim]), type);
+    return body.fromIndex(
+        in.uniform ? indices.scalar(in.index[node.attrs.dim]) : indices.lanes(in.index[node.attrs.dim]), type);
   case OpClass::Shape:
     if (node.op == OpKind::Cat || node.op == OpKind::Pad)
       return emitPieces(in, node, type);
     return lanes[in.operands[0]];
-  default:
-    break;
+  default: break;
   }
   SmallVector<Lane> operands;
   for (auto [o, i] : llvm::zip(node.inputs, in.operands)) {
@@ -166,7 +166,8 @@ unsigned TraceEmitter::alignmentOf(const VectorAccess &access, unsigned size) co
 void TraceEmitter::emitScalarStore(const TraceStore &store) {
   DType type = graph.type(trace.instances[store.instance].value).dtype;
   Value value = body.toMemory(lanes[store.instance], type);
-  LLVM::StoreOp::create(b, loc, value, address(outputs[store.output], body.memoryType(type), indices.scalar(store.linear)),
+  LLVM::StoreOp::create(b, loc, value,
+                        address(outputs[store.output], body.memoryType(type), indices.scalar(store.linear)),
                         static_cast<unsigned>(dtypeSize(type)));
 }
 
@@ -183,7 +184,8 @@ void TraceEmitter::emitStore(const TraceStore &store) {
   }
   VectorAccess access = indices.access(store.linear);
   if (access.contiguous) {
-    LLVM::StoreOp::create(b, loc, value, address(pointer, element, indices.scalar(store.linear)), alignmentOf(access, size));
+    LLVM::StoreOp::create(b, loc, value, address(pointer, element, indices.scalar(store.linear)),
+                          alignmentOf(access, size));
     return;
   }
   Value offsets = indices.lanes(store.linear);
@@ -204,7 +206,8 @@ bool TraceEmitter::yieldsRaw(const Instance &in, DType type) const {
   return true;
 }
 
-Value TraceEmitter::pieceValue(const Instance &in, const Instance::Piece &piece, const Node &node, DType type, bool raw) {
+Value TraceEmitter::pieceValue(const Instance &in, const Instance::Piece &piece, const Node &node, DType type,
+                               bool raw) {
   Lane lane;
   if (piece.instance == kNone) {
     lane = body.constant(node.attrs.value, type);
@@ -258,7 +261,8 @@ bool TraceEmitter::areOrdered(const std::vector<Instance::Piece> &pieces) {
 }
 
 /// Branches to one of the pieces first .. last: by binary search where they are ordered, else one after the other.
-Value TraceEmitter::emitBranch(const Instance &in, size_t first, size_t last, const Node &node, DType type, bool raw, bool ordered) {
+Value TraceEmitter::emitBranch(const Instance &in, size_t first, size_t last, const Node &node, DType type, bool raw,
+                               bool ordered) {
   if (first == last) {
     if (in.pieces[first].instance != kNone)
       emitScope(in.pieces[first].scope);

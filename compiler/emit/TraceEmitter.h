@@ -64,7 +64,7 @@ private:
   BodyEmitter body;
   IndexEmitter indices;
   std::unordered_map<ValueId, mlir::Value> pointers;
-  std::vector<Lane> lanes; ///< by instance; set through setLane within branches
+  std::vector<Lane> lanes;                     ///< by instance; set through setLane within branches
   std::vector<std::pair<uint32_t, Lane>> undo; ///< what lanes set within the open branches were before
   int branchDepth = 0;
   std::vector<bool> stored;

@@ -26,7 +26,10 @@ static int64_t integer(DictionaryAttr d, StringRef name) { return static_cast<in
 
 static Json tensorOf(mlir::Value v) {
   TensorType type = *ridge::toTensorType(v.getType());
-  return {{"name", ridge::valueName(v).str()}, {"dtype", dtypeName(type.dtype)}, {"shape", type.shape}, {"bytes", type.bytes()}};
+  return {{"name", ridge::valueName(v).str()},
+          {"dtype", dtypeName(type.dtype)},
+          {"shape", type.shape},
+          {"bytes", type.bytes()}};
 }
 
 Result<std::string> writeRecord(func::FuncOp f, const Package &package, const cost::TargetDesc &machine) {
@@ -172,8 +175,9 @@ static std::string nodeList(const Json &kernel) {
 }
 
 static std::string asText(const Json &r) {
-  std::string out = "graph " + r.at("name").get<std::string>() + " for " + r.at("arch").get<std::string>() + " (figures of " +
-                    r.at("machine").get<std::string>() + "): " + std::to_string(r.at("nodes").get<int64_t>()) + " nodes in " +
+  std::string out = "graph " + r.at("name").get<std::string>() + " for " + r.at("arch").get<std::string>() +
+                    " (figures of " + r.at("machine").get<std::string>() +
+                    "): " + std::to_string(r.at("nodes").get<int64_t>()) + " nodes in " +
                     std::to_string(r.at("kernel_count").get<int64_t>()) +
                     (r.at("kernel_count") == 1 ? " fused kernel" : " kernels") + "\n";
   if (r.at("copies") != 0)
@@ -182,7 +186,8 @@ static std::string asText(const Json &r) {
   out += "  memory traffic: " + amount(bytes) + ", one kernel a node would move " + amount(unfused);
   if (bytes > 0 && unfused > 0)
     out += " (" + fixed(unfused / bytes, 1) + " times as much)";
-  out += "\n  predicted: " + fixed(r.at("predicted_us").get<double>(), 1) + " us; intermediates: " + amount(r.at("arena_bytes").get<double>()) + "\n";
+  out += "\n  predicted: " + fixed(r.at("predicted_us").get<double>(), 1) +
+         " us; intermediates: " + amount(r.at("arena_bytes").get<double>()) + "\n";
   for (const Json &k : r.at("kernels")) {
     out += "\nkernel " + k.at("name").get<std::string>() + " (" + k.at("kind").get<std::string>() + ")\n";
     out += "  nodes   " + nodeList(k) + "\n";
@@ -190,15 +195,20 @@ static std::string asText(const Json &r) {
       out += "  reads   " + shapeText(t) + "\n";
     for (const Json &t : k.at("outputs"))
       out += "  writes  " + shapeText(t) + "\n";
-    out += "  bytes   " + amount(k.at("bytes_read").get<double>()) + " read, " + amount(k.at("bytes_written").get<double>()) +
-           " written; unfused " + amount(k.at("bytes_unfused").get<double>()) + "\n";
-    out += "  work    " + fixed(k.at("flops").get<double>() / 1e6, 2) + " Mflop, " + fixed(k.at("intensity_flops_per_byte").get<double>(), 2) +
-           " flop/byte; ridge point " + fixed(r.at("ridge_point_flops_per_byte").get<double>(), 1) + "\n";
-    out += "  bound   " + k.at("bound").get<std::string>() + ": memory " + fixed(k.at("memory_us").get<double>(), 2) + " us, compute " +
-           fixed(k.at("compute_us").get<double>(), 2) + " us; predicted " + fixed(k.at("predicted_us").get<double>(), 2) + " us\n";
-    out += "  launch  " + std::to_string(k.value("blocks", int64_t(0))) + " blocks of " + std::to_string(k.at("threads").get<int64_t>()) +
-           " threads, " + std::to_string(k.at("lanes").get<int64_t>()) +
-           (k.contains("width") ? " elements a vector, " + std::to_string(k.at("vectors_per_thread").get<int64_t>()) + " vectors a thread at once\n"
+    out += "  bytes   " + amount(k.at("bytes_read").get<double>()) + " read, " +
+           amount(k.at("bytes_written").get<double>()) + " written; unfused " +
+           amount(k.at("bytes_unfused").get<double>()) + "\n";
+    out += "  work    " + fixed(k.at("flops").get<double>() / 1e6, 2) + " Mflop, " +
+           fixed(k.at("intensity_flops_per_byte").get<double>(), 2) + " flop/byte; ridge point " +
+           fixed(r.at("ridge_point_flops_per_byte").get<double>(), 1) + "\n";
+    out += "  bound   " + k.at("bound").get<std::string>() + ": memory " + fixed(k.at("memory_us").get<double>(), 2) +
+           " us, compute " + fixed(k.at("compute_us").get<double>(), 2) + " us; predicted " +
+           fixed(k.at("predicted_us").get<double>(), 2) + " us\n";
+    out += "  launch  " + std::to_string(k.value("blocks", int64_t(0))) + " blocks of " +
+           std::to_string(k.at("threads").get<int64_t>()) + " threads, " +
+           std::to_string(k.at("lanes").get<int64_t>()) +
+           (k.contains("width") ? " elements a vector, " + std::to_string(k.at("vectors_per_thread").get<int64_t>()) +
+                                      " vectors a thread at once\n"
                                 : " elements a thread\n");
     for (const Json &w : k.at("why"))
       out += "  why     " + w.get<std::string>() + "\n";
@@ -210,44 +220,40 @@ static std::string escaped(const std::string &s) {
   std::string out;
   for (char c : s)
     switch (c) {
-    case '&':
-      out += "&amp;";
-      break;
-    case '<':
-      out += "&lt;";
-      break;
-    case '>':
-      out += "&gt;";
-      break;
-    case '"':
-      out += "&quot;";
-      break;
-    default:
-      out += c;
+    case '&': out += "&amp;"; break;
+    case '<': out += "&lt;"; break;
+    case '>': out += "&gt;"; break;
+    case '"': out += "&quot;"; break;
+    default: out += c;
     }
   return out;
 }
 
 static std::string asHtml(const Json &r) {
   std::string name = escaped(r.at("name").get<std::string>());
-  std::string out = "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>" + name +
-                    "</title>\n<style>body{font:15px/1.5 system-ui,sans-serif;margin:2em auto;max-width:64em;padding:0 1em}"
-                    "table{border-collapse:collapse;width:100%}td,th{border-bottom:1px solid #ccc;padding:.3em .6em;text-align:left;"
-                    "vertical-align:top}td.n{text-align:right;font-variant-numeric:tabular-nums}</style></head><body>\n<h1>" +
-                    name + "</h1>\n<p>" + std::to_string(r.at("nodes").get<int64_t>()) + " nodes in " +
-                    std::to_string(r.at("kernel_count").get<int64_t>()) + (r.at("kernel_count") == 1 ? " kernel for " : " kernels for ") + escaped(r.at("arch").get<std::string>()) +
-                    ". Memory traffic " + amount(r.at("bytes").get<double>()) + "; one kernel a node would move " +
-                    amount(r.at("bytes_unfused").get<double>()) + ". Predicted " + fixed(r.at("predicted_us").get<double>(), 1) +
-                    " us.</p>\n<table><thead><tr><th>kernel<th>nodes<th>read<th>written<th>unfused<th>flop/byte<th>bound<th>predicted us<th>why"
-                    "</tr></thead><tbody>\n";
+  std::string out =
+      "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>" + name +
+      "</title>\n<style>body{font:15px/1.5 system-ui,sans-serif;margin:2em auto;max-width:64em;padding:0 1em}"
+      "table{border-collapse:collapse;width:100%}td,th{border-bottom:1px solid #ccc;padding:.3em .6em;text-align:left;"
+      "vertical-align:top}td.n{text-align:right;font-variant-numeric:tabular-nums}</style></head><body>\n<h1>" +
+      name + "</h1>\n<p>" + std::to_string(r.at("nodes").get<int64_t>()) + " nodes in " +
+      std::to_string(r.at("kernel_count").get<int64_t>()) +
+      (r.at("kernel_count") == 1 ? " kernel for " : " kernels for ") + escaped(r.at("arch").get<std::string>()) +
+      ". Memory traffic " + amount(r.at("bytes").get<double>()) + "; one kernel a node would move " +
+      amount(r.at("bytes_unfused").get<double>()) + ". Predicted " + fixed(r.at("predicted_us").get<double>(), 1) +
+      " us.</p>\n<table><thead><tr><th>kernel<th>nodes<th>read<th>written<th>unfused<th>flop/"
+      "byte<th>bound<th>predicted us<th>why"
+      "</tr></thead><tbody>\n";
   for (const Json &k : r.at("kernels")) {
     std::string why;
     for (const Json &w : k.at("why"))
       why += "<div>" + escaped(w.get<std::string>()) + "</div>";
     out += "<tr><td>" + escaped(k.at("name").get<std::string>()) + "<td>" + escaped(nodeList(k)) + "<td class=n>" +
-           amount(k.at("bytes_read").get<double>()) + "<td class=n>" + amount(k.at("bytes_written").get<double>()) + "<td class=n>" +
-           amount(k.at("bytes_unfused").get<double>()) + "<td class=n>" + fixed(k.at("intensity_flops_per_byte").get<double>(), 2) + "<td>" +
-           escaped(k.at("bound").get<std::string>()) + "<td class=n>" + fixed(k.at("predicted_us").get<double>(), 2) + "<td>" + why + "</tr>\n";
+           amount(k.at("bytes_read").get<double>()) + "<td class=n>" + amount(k.at("bytes_written").get<double>()) +
+           "<td class=n>" + amount(k.at("bytes_unfused").get<double>()) + "<td class=n>" +
+           fixed(k.at("intensity_flops_per_byte").get<double>(), 2) + "<td>" +
+           escaped(k.at("bound").get<std::string>()) + "<td class=n>" + fixed(k.at("predicted_us").get<double>(), 2) +
+           "<td>" + why + "</tr>\n";
   }
   return out + "</tbody></table></body></html>\n";
 }

@@ -26,7 +26,8 @@ static bool isApproximation(const CallInst &call) {
   if (auto *text = dyn_cast<InlineAsm>(call.getCalledOperand()))
     return text->getAsmString().find(".approx") != StringRef::npos;
   const Function *f = call.getCalledFunction();
-  return f && f->getName().starts_with("llvm.nvvm.") && (f->getName().contains(".approx") || f->getName().contains(".div.full"));
+  return f && f->getName().starts_with("llvm.nvvm.") &&
+         (f->getName().contains(".approx") || f->getName().contains(".div.full"));
 }
 
 /// The constant plus the block's z coordinate, which is 0: every launch has one block there, and the assembler cannot know.

@@ -68,7 +68,8 @@ static void wrapForCpu(func::FuncOp f) {
   b.setInsertionPointToStart(entry);
   SmallVector<Value> args;
   for (unsigned i = 0; i < pointers; ++i) {
-    Value slot = LLVM::GEPOp::create(b, loc, ptr, ptr, entry->getArgument(0), ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(i)});
+    Value slot =
+        LLVM::GEPOp::create(b, loc, ptr, ptr, entry->getArgument(0), ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(i)});
     args.push_back(LLVM::LoadOp::create(b, loc, ptr, slot, 8));
   }
   Value first = arith::IndexCastOp::create(b, loc, b.getIndexType(), entry->getArgument(1));
@@ -97,7 +98,8 @@ void lowerIds(ModuleOp module, const CodeTarget &target) {
     OpBuilder b(f);
     f->setAttr(NVVM::NVVMDialect::getKernelFuncAttrName(), b.getUnitAttr());
     if (auto block = f->getAttrOfType<IntegerAttr>("ridge.block"))
-      f->setAttr(NVVM::NVVMDialect::getReqntidAttrName(), b.getDenseI32ArrayAttr({static_cast<int32_t>(block.getInt())}));
+      f->setAttr(NVVM::NVVMDialect::getReqntidAttrName(),
+                 b.getDenseI32ArrayAttr({static_cast<int32_t>(block.getInt())}));
     f->removeAttr("ridge.kernel");
     f->removeAttr("ridge.block");
   }

@@ -68,7 +68,8 @@ Result<std::string> linkSharedObject(const std::string &object) {
   llvm::FileRemover removeOut(out);
   std::string said;
   llvm::raw_string_ostream stream(said);
-  std::vector<const char *> args = {"ld.lld", "-shared", "--build-id=none", "-z", "noexecstack", "-o", out.c_str(), in.c_str()};
+  std::vector<const char *> args = {"ld.lld",      "-shared", "--build-id=none", "-z",
+                                    "noexecstack", "-o",      out.c_str(),       in.c_str()};
   lld::Result linked = lld::lldMain(args, stream, stream, {{lld::Gnu, &lld::elf::link}});
   if (linked.retCode != 0)
     return unsupported({}, "internal: linking the package's shared object failed: " + said);

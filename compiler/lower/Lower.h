@@ -18,9 +18,9 @@ namespace rl {
 
 struct CodeTarget {
   bool nvptx = false;
-  int sm = 0;            ///< 80, 89, 90
-  std::string cpu;       ///< LLVM's name of the processor: "sm_90a", "x86-64-v3"
-  int ptxVersion = 80;   ///< 80 = PTX 8.0, the least that sm_90a takes
+  int sm = 0;          ///< 80, 89, 90
+  std::string cpu;     ///< LLVM's name of the processor: "sm_90a", "x86-64-v3"
+  int ptxVersion = 80; ///< 80 = PTX 8.0, the least that sm_90a takes
 };
 
 /// What lowering leaves behind. `code` is PTX text or an ELF object; `llvmIr` is filled in where asked for.

@@ -20,7 +20,10 @@ Value callMath(OpBuilder &b, Location loc, MathFn fn, ValueRange args, Rounding 
   Type type = args[0].getType();
   // PTX names have no dots.
   std::string name = std::string("ridge_") + mathName(fn) +
-                     (rounding == Rounding::F32 ? "_f32" : rounding == Rounding::F16 ? "_f16" : rounding == Rounding::BF16 ? "_bf16" : "_bf16_inner");
+                     (rounding == Rounding::F32    ? "_f32"
+                      : rounding == Rounding::F16  ? "_f16"
+                      : rounding == Rounding::BF16 ? "_bf16"
+                                                   : "_bf16_inner");
   if (auto v = dyn_cast<VectorType>(type))
     name += "_v" + std::to_string(v.getNumElements());
   auto module = b.getInsertionBlock()->getParentOp()->getParentOfType<ModuleOp>();
@@ -65,7 +68,8 @@ Status expandMathCalls(ModuleOp module, const CodeTarget &target) {
     f.walk([&](Operation *) { ++operations; });
     auto vectorType = dyn_cast<VectorType>(f.getFunctionType().getResult(0));
     // LLVM splits vectors; what it must process is about one operation a native vector (CPU) or a lane (GPU).
-    size_t pieces = vectorType ? (target.nvptx ? vectorType.getNumElements() : (vectorType.getNumElements() + 7) / 8) : 1;
+    size_t pieces =
+        vectorType ? (target.nvptx ? vectorType.getNumElements() : (vectorType.getNumElements() + 7) / 8) : 1;
     total += operations * pieces * calls[f.getSymName().str()].size();
     f->removeAttr(kFn);
     f->removeAttr(kRounding);

@@ -10,16 +10,21 @@
   extern "C" void LLVMInitialize##name##TargetInfo() {}                                                                \
   extern "C" void LLVMInitialize##name##Target() {}                                                                    \
   extern "C" void LLVMInitialize##name##TargetMC() {}
-#define NO_PRINTER(name) extern "C" void LLVMInitialize##name##AsmPrinter() {}
-#define NO_PARSER(name) extern "C" void LLVMInitialize##name##AsmParser() {}
+#define NO_PRINTER(name)                                                                                               \
+  extern "C" void LLVMInitialize##name##AsmPrinter() {}
+#define NO_PARSER(name)                                                                                                \
+  extern "C" void LLVMInitialize##name##AsmParser() {}
 
 // The targets of llvm/Config/Targets.def but X86 and NVPTX.
 #define TARGETS(X)                                                                                                     \
-  X(AArch64) X(AMDGPU) X(ARM) X(AVR) X(BPF) X(Hexagon) X(Lanai) X(LoongArch) X(Mips) X(MSP430) X(PowerPC) X(RISCV)        \
-  X(Sparc) X(SPIRV) X(SystemZ) X(VE) X(WebAssembly) X(XCore) X(M68k) X(Xtensa)
+  X(AArch64)                                                                                                           \
+  X(AMDGPU) X(ARM) X(AVR) X(BPF) X(Hexagon) X(Lanai) X(LoongArch) X(Mips) X(MSP430) X(PowerPC) X(RISCV) X(Sparc)       \
+      X(SPIRV) X(SystemZ) X(VE) X(WebAssembly) X(XCore) X(M68k) X(Xtensa)
 
 TARGETS(NO_TARGET)
 TARGETS(NO_PRINTER)
 TARGETS(NO_PARSER)
 
-llvm::PassPluginLibraryInfo getPollyPluginInfo() { return {LLVM_PLUGIN_API_VERSION, "Polly", "", [](llvm::PassBuilder &) {}}; }
+llvm::PassPluginLibraryInfo getPollyPluginInfo() {
+  return {LLVM_PLUGIN_API_VERSION, "Polly", "", [](llvm::PassBuilder &) {}};
+}

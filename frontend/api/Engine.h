@@ -20,10 +20,10 @@ namespace rl {
 /// A target as it was asked for, and what it is here.
 struct Target {
   enum Kind : uint8_t { Reference, Cpu, Cuda } kind = Cpu;
-  std::string name;       ///< as asked for: "cuda", "h200", "cpu"
-  std::string arch;       ///< "sm_90a", "x86-64-v3"; empty for reference
-  std::string machine;    ///< whose figures decide: "h200", "cpu"
-  bool runsHere = true;   ///< false: compile only (an architecture that is not this machine's GPU)
+  std::string name;     ///< as asked for: "cuda", "h200", "cpu"
+  std::string arch;     ///< "sm_90a", "x86-64-v3"; empty for reference
+  std::string machine;  ///< whose figures decide: "h200", "cpu"
+  bool runsHere = true; ///< false: compile only (an architecture that is not this machine's GPU)
 };
 
 /// "" is cuda where a GPU is present and cpu elsewhere. Code::Usage for a name that is not known, with the known ones;
@@ -52,11 +52,11 @@ struct StageDump {
 struct Artifact {
   Graph graph;
   Target target;
-  Package package;                       ///< empty for reference
+  Package package; ///< empty for reference
   std::vector<StageDump> stages;
   std::map<std::string, double> seconds; ///< of each phase of the compiler
   enum Cached : uint8_t { Off, Miss, Hit } cached = Off;
-  std::string cacheNote;                 ///< why the cache is off, or its directory
+  std::string cacheNote; ///< why the cache is off, or its directory
 };
 
 /// Errors: Code::Invalid with the graph's pointer, Code::Unsupported with the node's.

@@ -33,8 +33,9 @@ public:
       if (t.name != parameter)
         continue;
       if (bytes != static_cast<size_t>(t.type.bytes()))
-        return invalid("/" + t.name, "parameter " + t.name + " is " + str(t.type) + ", " + std::to_string(t.type.bytes()) +
-                                         " bytes; " + std::to_string(bytes) + " given");
+        return invalid("/" + t.name, "parameter " + t.name + " is " + str(t.type) + ", " +
+                                         std::to_string(t.type.bytes()) + " bytes; " + std::to_string(bytes) +
+                                         " given");
       if (!data && bytes)
         return usageError("parameter " + t.name + ": the data pointer is null");
       bound[i] = copy(t.type, data);

@@ -56,7 +56,7 @@ std::string buildId() {
   if (!search.id.empty())
     return search.id;
   Dl_info info{};
-  struct stat status {};
+  struct stat status{};
   const char *path = "/proc/self/exe";
   if (dladdr(reinterpret_cast<void *>(&visit), &info) && info.dli_fname)
     path = info.dli_fname;

@@ -17,7 +17,8 @@ namespace {
 /// A module that remembers what it was compiled from, for rl_save and rl_explain.
 class CompiledModule : public Module {
 public:
-  CompiledModule(std::unique_ptr<Module> module, Artifact artifact) : module(std::move(module)), artifact(std::move(artifact)) {}
+  CompiledModule(std::unique_ptr<Module> module, Artifact artifact)
+      : module(std::move(module)), artifact(std::move(artifact)) {}
   const std::vector<PackageTensor> &tensors(int kind) const override {
     if (module)
       return module->tensors(kind);
@@ -42,12 +43,15 @@ public:
       n += l.kind == PackageLaunch::Kernel;
     return n;
   }
-  const Package *package() const override { return artifact.target.kind == Target::Reference ? nullptr : &artifact.package; }
+  const Package *package() const override {
+    return artifact.target.kind == Target::Reference ? nullptr : &artifact.package;
+  }
   Result<std::string> explain(std::string_view format) const { return explainArtifact(artifact, format); }
 
 private:
   Error elsewhere() const {
-    return deviceError("this module was compiled for " + artifact.target.name + " (" + artifact.target.arch + "), which is not this machine's");
+    return deviceError("this module was compiled for " + artifact.target.name + " (" + artifact.target.arch +
+                       "), which is not this machine's");
   }
   std::unique_ptr<Module> module; ///< null: compiled for another machine; it can be saved
   Artifact artifact;
@@ -78,9 +82,10 @@ RL_API int rl_compile(const char *graph_json, size_t length, const char *target,
       if (auto signature = checkSpec(*spec); !signature)
         return setLastError(signature.error(), "graph");
     if (open)
-      return setLastError(unsupported("/dims", "the graph has symbolic dimensions; give their extents in the options, {\"dims\": {\"" +
-                                                   spec->dims[0].name + "\": 32}}"),
-                          "graph");
+      return setLastError(
+          unsupported("/dims", "the graph has symbolic dimensions; give their extents in the options, {\"dims\": {\"" +
+                                   spec->dims[0].name + "\": 32}}"),
+          "graph");
     auto artifact = compileSpec(*spec, *resolved, engine);
     if (!artifact)
       return setLastError(artifact.error(), "graph");
@@ -117,7 +122,7 @@ RL_API int rl_explain(const rl_module *module, const char *format, char **text) 
     std::string_view f = format ? format : "text";
     auto *compiled = dynamic_cast<const CompiledModule *>(module->impl.get());
     const Package *package = module->impl->package();
-    auto rendered = compiled ? compiled->explain(f)
+    auto rendered = compiled  ? compiled->explain(f)
                     : package ? explainPackage(*package, f)
                               : Result<std::string>(unsupported({}, "this module carries no decision record"));
     if (!rendered)

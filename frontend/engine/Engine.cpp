@@ -121,13 +121,18 @@ std::vector<TargetLine> listTargets() {
   if (cudaAvailable())
     if (auto d = currentCudaDevice())
       device = *d;
-  out.push_back({"cuda", device ? device->name + " (" + device->arch() + ")" : std::string("the GPU of this machine: none found"), device.has_value()});
+  out.push_back(
+      {"cuda", device ? device->name + " (" + device->arch() + ")" : std::string("the GPU of this machine: none found"),
+       device.has_value()});
   for (const std::string &n : compileTargetNames()) {
     auto t = findCompileTarget(n);
     if (!t)
       continue;
     bool here = n == "cpu" ? true : device && runsOn(t->arch, *device);
-    out.push_back({n, n == "cpu" ? std::string("this machine's processor, code for x86-64-v3 (AVX2, FMA, F16C)") : t->machine.description + ", code for " + t->arch, here});
+    out.push_back({n,
+                   n == "cpu" ? std::string("this machine's processor, code for x86-64-v3 (AVX2, FMA, F16C)")
+                              : t->machine.description + ", code for " + t->arch,
+                   here});
   }
   return out;
 }
@@ -199,7 +204,8 @@ Result<std::unique_ptr<Module>> makeModule(Artifact artifact) {
   if (artifact.target.kind == Target::Reference)
     return makeReferenceModule(std::move(artifact.graph));
   if (!artifact.target.runsHere)
-    return deviceError("target " + artifact.target.name + " (" + artifact.target.arch + ") is not this machine's: it can be compiled for, not run");
+    return deviceError("target " + artifact.target.name + " (" + artifact.target.arch +
+                       ") is not this machine's: it can be compiled for, not run");
   if (artifact.target.kind == Target::Cuda)
     return makeModule(std::move(artifact.package), {});
   CpuResolver resolver;
@@ -232,7 +238,8 @@ Result<std::string> explainArtifact(const Artifact &artifact, std::string_view f
   if (artifact.target.kind != Target::Reference)
     return explainPackage(artifact.package, format);
   std::string record = "{\"ridgeline_record\": 1, \"name\": \"" + artifact.graph.name +
-                       "\", \"target\": \"reference\", \"nodes\": " + std::to_string(artifact.graph.nodes.size()) + ", \"kernels\": []}";
+                       "\", \"target\": \"reference\", \"nodes\": " + std::to_string(artifact.graph.nodes.size()) +
+                       ", \"kernels\": []}";
   if (format == "json")
     return record + "\n";
   std::string text = "graph " + artifact.graph.name + " for reference: " + std::to_string(artifact.graph.nodes.size()) +
@@ -240,8 +247,8 @@ Result<std::string> explainArtifact(const Artifact &artifact, std::string_view f
   if (format == "text")
     return text;
   if (format == "html")
-    return "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>" + artifact.graph.name + "</title></head><body><p>" +
-           text + "</p></body></html>\n";
+    return "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>" + artifact.graph.name +
+           "</title></head><body><p>" + text + "</p></body></html>\n";
   return usageError("unknown format '" + std::string(format) + "'; known: text, json, html");
 }
 

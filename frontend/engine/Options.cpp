@@ -8,7 +8,9 @@ using Json = nlohmann::json;
 
 namespace rl {
 
-static Error bad(std::string pointer, std::string message) { return {Code::Usage, std::move(pointer), std::move(message)}; }
+static Error bad(std::string pointer, std::string message) {
+  return {Code::Usage, std::move(pointer), std::move(message)};
+}
 
 static Status readPrecision(const Json &value, PrecisionPolicy &policy) {
   policy = {};
@@ -56,7 +58,8 @@ Status applyOptions(std::string_view text, GraphSpec &spec, EngineOptions &optio
         options.dims[name] = extent.get<int64_t>();
       }
     } else {
-      return bad("/" + key, "unknown or wrong; known: cache (a string), precision (a mode or an object), dims (an object)");
+      return bad("/" + key,
+                 "unknown or wrong; known: cache (a string), precision (a mode or an object), dims (an object)");
     }
   }
   return {};

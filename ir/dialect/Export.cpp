@@ -27,8 +27,9 @@ ExportedGraph mlir::ridge::exportBlock(Block &block, bool strict) {
   for (BlockArgument arg : block.getArguments()) {
     bool parameter = function && function.getArgAttr(arg.getArgNumber(), kParameterAttr);
     auto &list = parameter ? graph.parameters : graph.inputs;
-    list.push_back(add(arg, {parameter ? rl::Value::Parameter : rl::Value::Input, {}, {}, rl::kNone,
-                             static_cast<uint32_t>(list.size())}));
+    list.push_back(add(
+        arg,
+        {parameter ? rl::Value::Parameter : rl::Value::Input, {}, {}, rl::kNone, static_cast<uint32_t>(list.size())}));
   }
   for (Operation &op : block.without_terminator()) {
     std::optional<OpModel> model = opModel(&op);
@@ -51,7 +52,8 @@ ExportedGraph mlir::ridge::exportBlock(Block &block, bool strict) {
     }
     auto id = static_cast<rl::NodeId>(graph.nodes.size());
     for (OpResult result : op.getResults())
-      node.outputs.push_back(add(result, {rl::Value::Result, {}, {}, id, static_cast<uint32_t>(result.getResultNumber())}));
+      node.outputs.push_back(
+          add(result, {rl::Value::Result, {}, {}, id, static_cast<uint32_t>(result.getResultNumber())}));
     graph.nodes.push_back(std::move(node));
   }
   for (Value v : block.getTerminator()->getOperands())

@@ -136,7 +136,8 @@ std::vector<ValueId> CutFinder::forLength(const Trace &trace) const {
   return {out.begin(), out.end()};
 }
 
-Result<std::vector<ValueId>> CutFinder::forRegisters(TraceRequest request, const Trace &trace, const Pressure &pressure) const {
+Result<std::vector<ValueId>> CutFinder::forRegisters(TraceRequest request, const Trace &trace,
+                                                     const Pressure &pressure) const {
   std::vector<ValueId> several;
   std::set<ValueId> chosen;
   int64_t live = pressure.registers, bytes = 0;
@@ -161,7 +162,8 @@ Result<std::vector<ValueId>> CutFinder::forRegisters(TraceRequest request, const
   std::vector<ValueId> one{before};
   if (several.empty())
     return one;
-  if (static_cast<double>(2 * graph.type(before).bytes()) + measureWork(graph, trace, 1).bytesRead >= static_cast<double>(bytes) &&
+  if (static_cast<double>(2 * graph.type(before).bytes()) + measureWork(graph, trace, 1).bytesRead >=
+          static_cast<double>(bytes) &&
       live <= registerBudget())
     return several;
   request.boundary[before] = true;
@@ -221,7 +223,8 @@ std::optional<Cut> CutFinder::forBroadcast(const Trace &trace, const cost::WorkE
       continue;
     double after = std::max(compute(work.ops - s.ops, work.specialOps - s.special), time.memory);
     double gain = time.compute() - after;
-    double extra = target.launchNext + 2.0 * static_cast<double>(graph.type(v).bytes()) / target.dramCopy + compute(s.opsOnce, s.specialOnce);
+    double extra = target.launchNext + 2.0 * static_cast<double>(graph.type(v).bytes()) / target.dramCopy +
+                   compute(s.opsOnce, s.specialOnce);
     // Of values that spare the same, for the kernel is bound by memory then, the one that spares most work.
     double net = gain - extra;
     if (net <= 0 || (best && (net < 0.98 * bestNet || (net < 1.02 * bestNet && s.ops < bestOps))))

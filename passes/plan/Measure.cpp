@@ -65,10 +65,12 @@ Pressure measurePressure(const Graph &graph, const Trace &trace) {
   std::vector<uint32_t> there;
   for (uint32_t i = 0; i < out.peak; ++i) {
     const Instance &in = trace.instances[i];
-    if (lastUse[i] > out.peak && size(i) > 0 && in.node != kNone && opInfo(graph.nodes[in.node].op).cls != OpClass::Creation)
+    if (lastUse[i] > out.peak && size(i) > 0 && in.node != kNone &&
+        opInfo(graph.nodes[in.node].op).cls != OpClass::Creation)
       there.push_back(i);
   }
-  std::sort(there.begin(), there.end(), [&](uint32_t a, uint32_t b) { return std::pair(lastUse[a], a) > std::pair(lastUse[b], b); });
+  std::sort(there.begin(), there.end(),
+            [&](uint32_t a, uint32_t b) { return std::pair(lastUse[a], a) > std::pair(lastUse[b], b); });
   for (uint32_t i : there)
     out.live.push_back({trace.instances[i].value, size(i)});
   return out;
@@ -83,14 +85,16 @@ std::vector<double> measureEvaluations(const Graph &graph, const Trace &trace) {
     double whole = static_cast<double>(std::max<int64_t>(1, graph.type(in.value).elements()));
     for (const Instance::Piece &p : in.pieces)
       if (p.scope != in.scope && p.instance != kNone)
-        share[p.scope] = std::min(1.0, static_cast<double>(graph.type(trace.instances[p.instance].value).elements()) / whole);
+        share[p.scope] =
+            std::min(1.0, static_cast<double>(graph.type(trace.instances[p.instance].value).elements()) / whole);
   }
   for (uint32_t s = 1; s < trace.scopes.size(); ++s)
     share[s] *= share[trace.scopes[s].parent];
   std::vector<double> out;
   out.reserve(trace.instances.size());
   for (const Instance &in : trace.instances)
-    out.push_back(static_cast<double>(trace.elements) / static_cast<double>(in.uniform ? trace.lanes : 1) * share[in.scope]);
+    out.push_back(static_cast<double>(trace.elements) / static_cast<double>(in.uniform ? trace.lanes : 1) *
+                  share[in.scope]);
   return out;
 }
 
@@ -107,7 +111,8 @@ cost::WorkEstimate measureOps(const Graph &graph, const Instance &in, double tim
 
 double measureInstructions(const Graph &graph, const Instance &in, const cost::TargetDesc &target, int64_t lanes) {
   double perRegister = target.gpu ? 1 : target.vectorBytes / 4;
-  cost::WorkEstimate w = measureOps(graph, in, in.uniform ? 1.0 : std::max(1.0, static_cast<double>(lanes) / perRegister));
+  cost::WorkEstimate w =
+      measureOps(graph, in, in.uniform ? 1.0 : std::max(1.0, static_cast<double>(lanes) / perRegister));
   double conditions = 0;
   for (const Instance::Piece &p : in.pieces)
     conditions += 2.0 * static_cast<double>(p.conditions.size());
@@ -134,7 +139,8 @@ cost::WorkEstimate measureWork(const Graph &graph, const Trace &trace, int64_t t
   for (auto [v, n] : reads)
     w.bytesRead += std::ceil(n) * static_cast<double>(dtypeSize(graph.type(v).dtype));
   for (const TraceStore &s : trace.stores)
-    w.bytesWritten += static_cast<double>(trace.elements) * static_cast<double>(dtypeSize(graph.type(trace.instances[s.instance].value).dtype));
+    w.bytesWritten += static_cast<double>(trace.elements) *
+                      static_cast<double>(dtypeSize(graph.type(trace.instances[s.instance].value).dtype));
   w.threadsPerBlock = static_cast<int>(threads);
   w.blocks = std::ceil(static_cast<double>(trace.elements) / static_cast<double>(trace.lanes * threads));
   return w;

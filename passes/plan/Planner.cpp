@@ -20,7 +20,8 @@ std::string quoted(const Graph &graph, ValueId v) { return "'" + graph.values[v]
 
 class Planner {
 public:
-  Planner(const Graph &graph, const cost::TargetDesc &target) : graph(graph), target(target), finder(graph, target, stored, cuts) {}
+  Planner(const Graph &graph, const cost::TargetDesc &target)
+      : graph(graph), target(target), finder(graph, target, stored, cuts) {}
   Result<Plan> run();
 
 private:
@@ -59,16 +60,18 @@ private:
   std::set<ValueId> stored;            ///< outputs and cuts
   std::map<ValueId, std::string> cuts; ///< value -> why it is written, or loaded where it is an output anyway
   CutFinder finder;
-  std::map<ValueId, int> level;        ///< of what is stored: kernels that must have run before its own
-  std::vector<uint32_t> cone;          ///< by value: a cheap measure of the work above it, saturating
-  std::map<std::pair<std::vector<ValueId>, std::vector<ValueId>>, PlannedGroup> sound; ///< by outputs and loads: judged before
+  std::map<ValueId, int> level; ///< of what is stored: kernels that must have run before its own
+  std::vector<uint32_t> cone;   ///< by value: a cheap measure of the work above it, saturating
+  std::map<std::pair<std::vector<ValueId>, std::vector<ValueId>>, PlannedGroup>
+      sound; ///< by outputs and loads: judged before
 };
 
 Status Planner::checkSupported() const {
   for (NodeId n = 0; n < graph.nodes.size(); ++n) {
     const Node &node = graph.nodes[n];
     if (!isPointwise(node.op))
-      return unsupported(node.pointer(), graph.describe(n) + ": only elementwise, layout and creation ops are compiled for " +
+      return unsupported(node.pointer(), graph.describe(n) +
+                                             ": only elementwise, layout and creation ops are compiled for " +
                                              target.name + "; the target 'reference' runs every op");
   }
   return {};
@@ -303,9 +306,10 @@ Result<Planner::Verdict> Planner::fitArguments(const Draft &d, const Trace &trac
     return out;
   }
   if (cut == kNone)
-    return unsupported({}, "a kernel of " + std::to_string(arguments) + " tensors: a launch on " + target.name + " takes " +
-                               std::to_string(limit));
-  out.cuts.push_back({cut, "stored: " + std::to_string(arguments) + " tensors meet here, and a launch takes " + std::to_string(limit)});
+    return unsupported({}, "a kernel of " + std::to_string(arguments) + " tensors: a launch on " + target.name +
+                               " takes " + std::to_string(limit));
+  out.cuts.push_back({cut, "stored: " + std::to_string(arguments) + " tensors meet here, and a launch takes " +
+                               std::to_string(limit)});
   return out;
 }
 
@@ -345,15 +349,18 @@ Result<Planner::Verdict> Planner::judge(const Draft &d, const std::vector<ValueI
   request.maxGuards = kMaxGuards;
   auto exceeded = [&](const TraceOutcome &traced) -> Result<Verdict> {
     if (traced.deep != kNone) {
-      out.cuts.push_back({traced.deep, "stored: the layouts below read it at an index of " + std::to_string(traced.indexWeight) +
-                                           " operations under " + std::to_string(traced.guards) + " conditions, too many for one kernel"});
+      out.cuts.push_back({traced.deep, "stored: the layouts below read it at an index of " +
+                                           std::to_string(traced.indexWeight) + " operations under " +
+                                           std::to_string(traced.guards) + " conditions, too many for one kernel"});
       return std::move(out);
     }
     int times = 0;
     ValueId v = finder.amongRepeated(traced.trace, times);
     if (v == kNone)
-      return unsupported({}, "the layouts of this graph make more than " + std::to_string(request.maxInstances) + " distinct indices");
-    out.cuts.push_back({v, "stored: the layouts below read it at " + std::to_string(times) + " or more distinct indices, and each would be computed again"});
+      return unsupported({}, "the layouts of this graph make more than " + std::to_string(request.maxInstances) +
+                                 " distinct indices");
+    out.cuts.push_back({v, "stored: the layouts below read it at " + std::to_string(times) +
+                               " or more distinct indices, and each would be computed again"});
     return std::move(out);
   };
   for (;; g.lanes /= 2) {
@@ -397,12 +404,14 @@ Result<Planner::Verdict> Planner::judge(const Draft &d, const std::vector<ValueI
     for (const Instance &in : trace.instances)
       instructions += measureInstructions(graph, in, target, g.lanes);
     if (instructions > kMaxInstructions) {
-      if (g.lanes > (target.gpu ? 1 : static_cast<int64_t>(target.vectorBytes / 4))) // fewer than a register holds save nothing
+      if (g.lanes >
+          (target.gpu ? 1 : static_cast<int64_t>(target.vectorBytes / 4))) // fewer than a register holds save nothing
         continue;
       for (ValueId v : finder.forLength(trace))
-        out.cuts.push_back({v, "stored: a kernel of about " + std::to_string(static_cast<int64_t>(instructions)) +
-                                   " instructions is divided: beyond " + std::to_string(static_cast<int64_t>(kMaxInstructions)) +
-                                   " a pass through memory costs less than 1 % of the arithmetic, and assembling takes long"});
+        out.cuts.push_back(
+            {v, "stored: a kernel of about " + std::to_string(static_cast<int64_t>(instructions)) +
+                    " instructions is divided: beyond " + std::to_string(static_cast<int64_t>(kMaxInstructions)) +
+                    " a pass through memory costs less than 1 % of the arithmetic, and assembling takes long"});
       if (!out.cuts.empty())
         return out;
       out.strained = true;
@@ -414,8 +423,9 @@ Result<Planner::Verdict> Planner::judge(const Draft &d, const std::vector<ValueI
     if (target.gpu && pressure.registers > finder.registerBudget()) {
       RL_ASSIGN(std::vector<ValueId> written, finder.forRegisters(request, trace, pressure));
       for (ValueId v : written)
-        out.cuts.push_back({v, "stored: about " + std::to_string(pressure.registers) + " registers would be live, a thread has " +
-                                   std::to_string(finder.registerBudget()) + " for values"});
+        out.cuts.push_back({v, "stored: about " + std::to_string(pressure.registers) +
+                                   " registers would be live, a thread has " + std::to_string(finder.registerBudget()) +
+                                   " for values"});
       if (!out.cuts.empty())
         return out;
       out.strained = true;
@@ -445,9 +455,10 @@ Result<Planner::Verdict> Planner::judge(const Draft &d, const std::vector<ValueI
 
 void Planner::explain(Plan &plan) const {
   for (PlannedGroup &g : plan.groups) {
-    g.why.push_back("one pass over " + std::to_string(g.elements) + " elements: every value above " +
-                    (g.outputs.size() == 1 ? quoted(graph, g.outputs[0]) : std::to_string(g.outputs.size()) + " outputs") +
-                    " is computed from what is loaded");
+    g.why.push_back(
+        "one pass over " + std::to_string(g.elements) + " elements: every value above " +
+        (g.outputs.size() == 1 ? quoted(graph, g.outputs[0]) : std::to_string(g.outputs.size()) + " outputs") +
+        " is computed from what is loaded");
     // Values that are written for one reason are named together.
     std::map<std::string, std::vector<ValueId>> reasons;
     for (ValueId v : g.outputs)

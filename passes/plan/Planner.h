@@ -20,8 +20,8 @@ namespace rl {
 struct PlannedGroup {
   std::string kind = "pointwise"; ///< or "row"
   std::vector<ValueId> inputs, outputs;
-  std::vector<NodeId> nodes;      ///< what is evaluated, in the graph's order
-  int64_t elements = 0;           ///< of the iteration space
+  std::vector<NodeId> nodes; ///< what is evaluated, in the graph's order
+  int64_t elements = 0;      ///< of the iteration space
   int64_t lanes = 1, threads = 1, unroll = 1;
   bool splitCat = false;
   /// Of a row kernel: `rows` of `width` elements; a block has `rowsPerBlock`, with `threads` each, and a thread has `unroll`
@@ -31,7 +31,7 @@ struct PlannedGroup {
   bool across = false; ///< neighbouring threads have neighbouring rows, as those are neighbours in memory
   cost::WorkEstimate work;
   cost::Estimate time;
-  int64_t unfusedBytes = 0;       ///< what its nodes would move as one kernel each; layouts that are views move nothing
+  int64_t unfusedBytes = 0; ///< what its nodes would move as one kernel each; layouts that are views move nothing
   std::vector<std::string> why;
 };
 

@@ -47,7 +47,9 @@ private:
     bool hard = false; ///< to be loaded even by a kernel over the same rows
   };
 
-  const Node *nodeOf(ValueId v) const { return graph.values[v].kind == Value::Result ? &graph.nodes[graph.values[v].node] : nullptr; }
+  const Node *nodeOf(ValueId v) const {
+    return graph.values[v].kind == Value::Result ? &graph.nodes[graph.values[v].node] : nullptr;
+  }
   Space rowsOf(const Node &reduction) const {
     int64_t rows = graph.type(reduction.outputs[0]).elements();
     return {rows, graph.type(reduction.inputs[0].value).elements() / rows};
@@ -76,15 +78,18 @@ private:
   std::map<ValueId, Cut> cuts;
   std::map<ValueId, Space> spaces; ///< of what is stored
   std::map<ValueId, int> level;
-  std::vector<uint32_t> cone;      ///< by value: a cheap measure of the work above it, saturating
-  std::vector<bool> reduces;       ///< by value: a reduction is above it, or it is one
+  std::vector<uint32_t> cone; ///< by value: a cheap measure of the work above it, saturating
+  std::vector<bool> reduces;  ///< by value: a reduction is above it, or it is one
 };
 
 Status RowPlanner::checkSupported() const {
   for (NodeId n = 0; n < graph.nodes.size(); ++n)
     if (const Node &node = graph.nodes[n]; !isPointwise(node.op) && !isReduction(node))
-      return unsupported(node.pointer(), graph.describe(n) + ": only elementwise, layout and creation ops, reductions, norms and softmax are compiled for " +
-                                             target.name + "; the target 'reference' runs every op");
+      return unsupported(
+          node.pointer(),
+          graph.describe(n) +
+              ": only elementwise, layout and creation ops, reductions, norms and softmax are compiled for " +
+              target.name + "; the target 'reference' runs every op");
   return {};
 }
 
@@ -154,8 +159,7 @@ ValueId RowPlanner::cutOnPath(const std::vector<ValueId> &path) const {
       if (free(path[i + 1]) && nodeOf(path[i + 1]))
         return path[i + 1];
       break;
-    default:
-      break;
+    default: break;
     }
   return path.back();
 }
@@ -197,7 +201,8 @@ bool RowPlanner::spacesFit() {
       if (inSpace(v, rows)) {
         space = rows;
       } else if (path = nearestReduction(v, true); !path.empty()) {
-        cut(cutOnPath(path), "stored: " + quoted(graph, v) + " is not made of the rows that '" + graph.values[path.back()].name + "' reduces");
+        cut(cutOnPath(path), "stored: " + quoted(graph, v) + " is not made of the rows that '" +
+                                 graph.values[path.back()].name + "' reduces");
         return false;
       }
     }
@@ -309,8 +314,9 @@ ValueId RowPlanner::cutBetweenLevels(const Trace &trace) const {
       continue;
     for (uint32_t o : in.operands)
       if (o != kNone)
-        if (const Instance &from = trace.instances[o];
-            from.node != kNone && from.varies && from.level <= trace.levels / 2 && from.level > 0 && !cuts.contains(from.value))
+        if (const Instance &from = trace.instances[o]; from.node != kNone && from.varies &&
+                                                       from.level <= trace.levels / 2 && from.level > 0 &&
+                                                       !cuts.contains(from.value))
           ++uses[from.value];
   }
   ValueId best = kNone;
@@ -343,8 +349,8 @@ Result<RowPlanner::Verdict> RowPlanner::judge(const Draft &d) {
   }
   if (!traced.foreign.empty()) {
     out.cut = cutOnPath(traced.foreign);
-    out.reason = "stored: " + quoted(graph, traced.foreign.back()) + " reduces other rows than " + quoted(graph, traced.foreign[0]) +
-                 " is computed over";
+    out.reason = "stored: " + quoted(graph, traced.foreign.back()) + " reduces other rows than " +
+                 quoted(graph, traced.foreign[0]) + " is computed over";
     return out;
   }
   std::set<ValueId> loads;
@@ -361,8 +367,10 @@ Result<RowPlanner::Verdict> RowPlanner::judge(const Draft &d) {
     out.cut = cutBetweenLevels(traced.trace);
     if (out.cut == kNone)
       return unsupported(graph.nodes[graph.values[d.outputs[0]].node].pointer(),
-                         graph.describe(graph.values[d.outputs[0]].node) + ": a kernel over its rows would have " + std::to_string(arguments) +
-                             " arguments and " + std::to_string(traced.trace.instances.size()) + " values, and there is nowhere to part it");
+                         graph.describe(graph.values[d.outputs[0]].node) + ": a kernel over its rows would have " +
+                             std::to_string(arguments) + " arguments and " +
+                             std::to_string(traced.trace.instances.size()) +
+                             " values, and there is nowhere to part it");
     out.hard = true;
     out.reason = "stored: " + std::to_string(traced.trace.levels) + " reductions would follow each other in one kernel";
     return out;
@@ -391,7 +399,8 @@ Result<Plan> RowPlanner::planPointwiseAt(int at, const std::set<ValueId> &output
   while (!work.empty()) {
     ValueId v = work.back();
     work.pop_back();
-    if (!outputs.contains(v) && stored.contains(v) && level.at(v) < at && (cuts.contains(v) || reduces[v] || cone[v] > 8)) {
+    if (!outputs.contains(v) && stored.contains(v) && level.at(v) < at &&
+        (cuts.contains(v) || reduces[v] || cone[v] > 8)) {
       part.values[v].kind = Value::Input;
       continue;
     }
@@ -438,7 +447,8 @@ Result<Plan> RowPlanner::run() {
       if (!v.group) {
         if (!cut(v.cut, v.reason, v.hard))
           return unsupported(graph.nodes[graph.values[v.cut].node].pointer(),
-                             graph.describe(graph.values[v.cut].node) + ": no way was found to part the kernels around it");
+                             graph.describe(graph.values[v.cut].node) +
+                                 ": no way was found to part the kernels around it");
         again = true;
         break;
       }

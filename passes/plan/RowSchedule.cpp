@@ -100,7 +100,9 @@ int64_t unfusedBytes(const Graph &graph, const std::vector<NodeId> &nodes) {
   std::map<uint32_t, std::set<ValueId>> moved;
   std::set<NodeId> all(nodes.begin(), nodes.end());
   std::set<ValueId> outputs(graph.outputs.begin(), graph.outputs.end());
-  auto ownerOf = [&](ValueId v) { return graph.values[v].kind == Value::Result ? graph.nodes[graph.values[v].node].specIndex : kNone; };
+  auto ownerOf = [&](ValueId v) {
+    return graph.values[v].kind == Value::Result ? graph.nodes[graph.values[v].node].specIndex : kNone;
+  };
   for (NodeId n = 0; n < graph.nodes.size(); ++n) {
     const Node &node = graph.nodes[n];
     for (const Operand &o : node.inputs)
@@ -164,7 +166,9 @@ static void layOut(const Held &held, int64_t reductions, const cost::TargetDesc 
   }
   g.unroll = ceilDiv(vectors, g.threads);
   // A thread has 65536 / threads registers at full occupancy of one block, 255 at most; some are for addresses and the like.
-  auto budget = [&](int64_t threads) { return std::min<int64_t>(static_cast<int64_t>(target.registersPerSm) / threads, 255) - 28; };
+  auto budget = [&](int64_t threads) {
+    return std::min<int64_t>(static_cast<int64_t>(target.registersPerSm) / threads, 255) - 28;
+  };
   int64_t perThread = std::min<int64_t>(budget(g.threads), 132);
   g.resident = g.unroll <= 32 && g.unroll * held.loads <= perThread;
   g.keeps = g.resident && g.unroll * (held.loads + held.dear) <= perThread;
@@ -188,7 +192,8 @@ void scheduleRows(const Graph &graph, const Trace &trace, const cost::TargetDesc
   std::set<uint32_t> passes;
   for (const Instance &in : trace.instances) {
     const TensorType &type = graph.type(in.value);
-    double n = in.varies ? (in.uniform ? static_cast<double>(trace.elements / trace.lanes) : static_cast<double>(trace.elements))
+    double n = in.varies ? (in.uniform ? static_cast<double>(trace.elements / trace.lanes)
+                                       : static_cast<double>(trace.elements))
                          : static_cast<double>(g.rows);
     if (in.node == kNone) {
       double &r = reads[in.value];
@@ -217,7 +222,10 @@ void scheduleRows(const Graph &graph, const Trace &trace, const cost::TargetDesc
     w.bytesRead += n * static_cast<double>(dtypeSize(graph.type(v).dtype));
   int64_t times = g.resident ? 1 : std::max<int64_t>(1, static_cast<int64_t>(passes.size()));
   w.l2Bytes = w.bytesRead * static_cast<double>(times - 1);
-  w.traffic = g.across ? cost::Traffic::Column : !stores ? cost::Traffic::ReadStatistics : g.resident || !target.gpu ? cost::Traffic::Row : cost::Traffic::LongRow;
+  w.traffic = g.across                    ? cost::Traffic::Column
+              : !stores                   ? cost::Traffic::ReadStatistics
+              : g.resident || !target.gpu ? cost::Traffic::Row
+                                          : cost::Traffic::LongRow;
   w.reductions = static_cast<int>(trace.levels);
   w.threadsPerBlock = static_cast<int>(g.threads * g.rowsPerBlock);
   // A CPU's blocks are rows, handed to threads in long runs: they make no waves.
@@ -229,21 +237,27 @@ void scheduleRows(const Graph &graph, const Trace &trace, const cost::TargetDesc
   g.unfusedBytes = unfusedBytes(graph, g.nodes);
 
   std::string shape = std::to_string(g.rows) + " rows of " + std::to_string(g.width);
-  g.why.push_back("one kernel over " + shape + ": " + std::to_string(trace.levels) + " dependent reduction" + (trace.levels == 1 ? "" : "s") +
-                  " and what is elementwise around " + (trace.levels == 1 ? "it" : "them"));
+  g.why.push_back("one kernel over " + shape + ": " + std::to_string(trace.levels) + " dependent reduction" +
+                  (trace.levels == 1 ? "" : "s") + " and what is elementwise around " +
+                  (trace.levels == 1 ? "it" : "them"));
   if (!target.gpu)
-    g.why.push_back("a row is gone over " + std::to_string(times) + (times == 1 ? " time" : " times") + " by one thread, in vectors of " +
-                    std::to_string(g.lanes));
+    g.why.push_back("a row is gone over " + std::to_string(times) + (times == 1 ? " time" : " times") +
+                    " by one thread, in vectors of " + std::to_string(g.lanes));
   else if (g.across)
-    g.why.push_back("neighbouring rows are neighbours in memory: so are the threads that have them, " + std::to_string(g.threads) + " to a row");
+    g.why.push_back("neighbouring rows are neighbours in memory: so are the threads that have them, " +
+                    std::to_string(g.threads) + " to a row");
   else if (g.resident)
-    g.why.push_back("a row is held in the registers of " + std::to_string(g.threads) + (g.threads == 1 ? " thread, " : " threads, ") +
-                    std::to_string(g.unroll) + " vector" + (g.unroll == 1 ? "" : "s") + " of " + std::to_string(g.lanes) + " each (" +
+    g.why.push_back("a row is held in the registers of " + std::to_string(g.threads) +
+                    (g.threads == 1 ? " thread, " : " threads, ") + std::to_string(g.unroll) + " vector" +
+                    (g.unroll == 1 ? "" : "s") + " of " + std::to_string(g.lanes) + " each (" +
                     std::to_string(g.unroll * held.loads) + " registers of loads" +
-                    (g.keeps && held.dear ? ", " + std::to_string(g.unroll * held.dear) + " of results that are dear to compute again" : "") + ")");
+                    (g.keeps && held.dear
+                         ? ", " + std::to_string(g.unroll * held.dear) + " of results that are dear to compute again"
+                         : "") +
+                    ")");
   else
-    g.why.push_back("a row does not fit in the registers of a block: it is read " + std::to_string(times) + " times by " +
-                    std::to_string(g.threads) + " threads");
+    g.why.push_back("a row does not fit in the registers of a block: it is read " + std::to_string(times) +
+                    " times by " + std::to_string(g.threads) + " threads");
 }
 
 } // namespace rl

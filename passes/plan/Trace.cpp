@@ -174,7 +174,9 @@ Status Tracer::start(Frame &f) {
   f.made.node = value.node;
   f.made.guard = 0;
   const std::vector<int64_t> &shape = value.type.shape;
-  auto want = [&](const Operand &o, IndexTuple at) { f.wants.push_back({o.value, std::move(at), f.want.scope, f.want.guard}); };
+  auto want = [&](const Operand &o, IndexTuple at) {
+    f.wants.push_back({o.value, std::move(at), f.want.scope, f.want.guard});
+  };
   OpClass cls = opInfo(node.op).cls;
   switch (cls) {
   case OpClass::Unary:
@@ -188,37 +190,24 @@ Status Tracer::start(Frame &f) {
       return std::pair(-need[f.wants[a].value], a) < std::pair(-need[f.wants[b].value], b);
     });
     return {};
-  case OpClass::Creation:
-    return {};
-  case OpClass::Shape:
-    break;
+  case OpClass::Creation: return {};
+  case OpClass::Shape: break;
   case OpClass::Reduction:
     if (request.width)
       return startReduction(f, node);
     [[fallthrough]];
-  default:
-    return unsupported(node.pointer(), graph.describe(value.node) + " is not a pointwise or layout op");
+  default: return unsupported(node.pointer(), graph.describe(value.node) + " is not a pointwise or layout op");
   }
   const std::vector<int64_t> &from = graph.type(node.inputs[0].value).shape;
   const Attrs &a = node.attrs;
   switch (node.op) {
   case OpKind::Reshape:
   case OpKind::Unsqueeze:
-  case OpKind::Squeeze:
-    want(node.inputs[0], index::reshapeOperand(*ctx, f.want.index, shape, from));
-    return {};
-  case OpKind::Permute:
-    want(node.inputs[0], index::permuteOperand(f.want.index, a.dims));
-    return {};
-  case OpKind::Expand:
-    want(node.inputs[0], index::broadcastIndex(*ctx, f.want.index, shape, from));
-    return {};
-  case OpKind::Slice:
-    want(node.inputs[0], index::sliceOperand(*ctx, f.want.index, a.dim, a.start, a.step));
-    return {};
-  case OpKind::Flip:
-    want(node.inputs[0], index::flipOperand(*ctx, f.want.index, from, a.dims));
-    return {};
+  case OpKind::Squeeze: want(node.inputs[0], index::reshapeOperand(*ctx, f.want.index, shape, from)); return {};
+  case OpKind::Permute: want(node.inputs[0], index::permuteOperand(f.want.index, a.dims)); return {};
+  case OpKind::Expand: want(node.inputs[0], index::broadcastIndex(*ctx, f.want.index, shape, from)); return {};
+  case OpKind::Slice: want(node.inputs[0], index::sliceOperand(*ctx, f.want.index, a.dim, a.start, a.step)); return {};
+  case OpKind::Flip: want(node.inputs[0], index::flipOperand(*ctx, f.want.index, from, a.dims)); return {};
   case OpKind::Pad: {
     startPieces(f, {index::padOperand(*ctx, f.want.index, a.low, from)});
     return {};
@@ -233,8 +222,7 @@ Status Tracer::start(Frame &f) {
     startPieces(f, pieces);
     return {};
   }
-  default:
-    return unsupported(node.pointer(), graph.describe(value.node) + " has no index map");
+  default: return unsupported(node.pointer(), graph.describe(value.node) + " has no index map");
   }
 }
 
@@ -436,7 +424,8 @@ Status Tracer::run() {
   ctx = trace.context.get();
   trace.lanes = request.lanes;
   trace.width = request.width;
-  trace.elements = request.width ? request.rows * request.width : iterationElements(graph, request.outputs[0], request.splitCat);
+  trace.elements =
+      request.width ? request.rows * request.width : iterationElements(graph, request.outputs[0], request.splitCat);
   trace.scopes.push_back({});
   trace.guards.push_back({});
   if (request.width)

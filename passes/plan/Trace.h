@@ -31,15 +31,15 @@ inline constexpr uint32_t kMaxBranchDepth = 16;
 
 struct Instance {
   ValueId value = kNone;
-  NodeId node = kNone;              ///< kNone: a load of `value`
+  NodeId node = kNone; ///< kNone: a load of `value`
   IndexTuple index;
-  index::Expr linear;               ///< of a load: element of the tensor, expanded
+  index::Expr linear; ///< of a load: element of the tensor, expanded
   uint32_t scope = 0;
-  uint32_t guard = 0;               ///< of a load: place in Trace::guards; 0: none
-  bool uniform = false;             ///< the same for all lanes
-  bool varies = false;              ///< of a row kernel: differs between the elements of a row
-  uint32_t level = 0;               ///< of a row kernel: how many reductions, one above the other, must be known before it
-  std::vector<uint32_t> operands;   ///< instances, in the order of the node's operands; kNone for a literal
+  uint32_t guard = 0;   ///< of a load: place in Trace::guards; 0: none
+  bool uniform = false; ///< the same for all lanes
+  bool varies = false;  ///< of a row kernel: differs between the elements of a row
+  uint32_t level = 0;   ///< of a row kernel: how many reductions, one above the other, must be known before it
+  std::vector<uint32_t> operands; ///< instances, in the order of the node's operands; kNone for a literal
 
   /// Of cat and pad: the first piece whose conditions hold gives the value; the last has none. `instance` kNone: the pad
   /// value. `scope`: where a branch evaluates the piece; the instance's own scope where pieces are chosen by select.
@@ -72,7 +72,7 @@ struct Trace {
   int64_t width = 0;                ///< of a row kernel: elements of a row; 0: no row kernel
   uint32_t levels = 0;              ///< of a row kernel: the greatest level of an instance
   int64_t lanes = 1;
-  int64_t elements = 0;             ///< of the iteration space
+  int64_t elements = 0; ///< of the iteration space
   std::vector<Instance> instances;
   std::vector<TraceScope> scopes;
   std::vector<std::vector<Condition>> guards; ///< [0] is empty
@@ -81,12 +81,12 @@ struct Trace {
 
 struct TraceRequest {
   const Graph *graph = nullptr;
-  std::vector<ValueId> outputs;     ///< all with the same number of elements (of a cat's pieces where `splitCat`)
-  std::vector<bool> boundary;       ///< by value: loaded, not computed
+  std::vector<ValueId> outputs; ///< all with the same number of elements (of a cat's pieces where `splitCat`)
+  std::vector<bool> boundary;   ///< by value: loaded, not computed
   int64_t lanes = 1;
-  bool splitCat = false;            ///< every output is a cat of equal pieces: iterate over a piece, store all of them
-  int64_t width = 0;                ///< of a row kernel: elements of a row, a multiple of the lanes; outputs have rows*width
-  int64_t rows = 0;                 ///< elements, or `rows` of them
+  bool splitCat = false; ///< every output is a cat of equal pieces: iterate over a piece, store all of them
+  int64_t width = 0;     ///< of a row kernel: elements of a row, a multiple of the lanes; outputs have rows*width
+  int64_t rows = 0;      ///< elements, or `rows` of them
   // Where tracing ends early. A value that would be computed at an index which costs more than `maxIndexWeight`
   // (index::Expr::weight), or under more than `maxGuards` conditions, is too deep in layouts.
   size_t maxInstances = SIZE_MAX;

@@ -46,7 +46,9 @@ private:
         made->setAttr(name, a);
     return made;
   }
-  Value literal(double v) { return ridge::LiteralOp::create(b, loc, ridge::toAttribute(b.getContext(), rl::Scalar{rl::Scalar::Float, 0, v})); }
+  Value literal(double v) {
+    return ridge::LiteralOp::create(b, loc, ridge::toAttribute(b.getContext(), rl::Scalar{rl::Scalar::Float, 0, v}));
+  }
 
   Value map(MapFn fn, ValueRange in, Type element) {
     SmallVector<int64_t> shape;
@@ -60,8 +62,9 @@ private:
         if (int64_t &to = shape[shape.size() - s.size() + i]; to == 1)
           to = s[i];
     }
-    return named(ridge::MapOp::create(b, loc, RankedTensorType::get(shape, element), ridge::MapFnAttr::get(b.getContext(), fn), in,
-                                      UnitAttr(), b.getBoolAttr(true), Attribute(), Attribute()));
+    return named(ridge::MapOp::create(b, loc, RankedTensorType::get(shape, element),
+                                      ridge::MapFnAttr::get(b.getContext(), fn), in, UnitAttr(), b.getBoolAttr(true),
+                                      Attribute(), Attribute()));
   }
   Value map(MapFn fn, ValueRange in) { return map(fn, in, b.getF32Type()); }
   Value cast32(Value v) { return getElementTypeOrSelf(v.getType()).isF32() ? v : map(MapFn::Cast, v); }
@@ -114,8 +117,9 @@ private:
     SmallVector<int64_t> shape(typeOf(v).getShape());
     for (int64_t d : dims)
       shape[d] = 1;
-    return named(ridge::ReduceOp::create(b, loc, RankedTensorType::get(shape, element), ridge::ReduceFnAttr::get(b.getContext(), fn), v,
-                                         b.getDenseI64ArrayAttr(dims), b.getUnitAttr(), b.getF64FloatAttr(1)));
+    return named(ridge::ReduceOp::create(b, loc, RankedTensorType::get(shape, element),
+                                         ridge::ReduceFnAttr::get(b.getContext(), fn), v, b.getDenseI64ArrayAttr(dims),
+                                         b.getUnitAttr(), b.getF64FloatAttr(1)));
   }
   Value reduce(ReduceFn fn, Value v, ArrayRef<int64_t> dims) { return reduce(fn, v, dims, b.getF32Type()); }
 
@@ -193,11 +197,14 @@ private:
       if (partsOf(typeOf(x).getShape(), dims, dims[0]) == 1)
         return {};
       bool floats = isa<FloatType>(element);
-      return finish(reduceInParts(r.getFn(), floats ? cast32(x) : x, dims, floats ? Type(b.getF32Type()) : Type(b.getI64Type())));
+      return finish(
+          reduceInParts(r.getFn(), floats ? cast32(x) : x, dims, floats ? Type(b.getF32Type()) : Type(b.getI64Type())));
     }
     case ReduceFn::Any:
     case ReduceFn::All:
-      return partsOf(typeOf(x).getShape(), dims, dims[0]) == 1 ? Value() : finish(reduceInParts(r.getFn(), x, dims, type.getElementType()));
+      return partsOf(typeOf(x).getShape(), dims, dims[0]) == 1
+                 ? Value()
+                 : finish(reduceInParts(r.getFn(), x, dims, type.getElementType()));
     case ReduceFn::Amax:
     case ReduceFn::Amin: {
       ReduceFn fn = !isBool ? r.getFn() : r.getFn() == ReduceFn::Amax ? ReduceFn::Any : ReduceFn::All;
@@ -208,7 +215,8 @@ private:
     case ReduceFn::Mean: {
       // Integers are summed as such: exactly, modulo 2^64.
       bool floats = isa<FloatType>(element);
-      Value sum = reduceInParts(ReduceFn::Sum, floats ? cast32(x) : x, dims, floats ? Type(b.getF32Type()) : Type(b.getI64Type()));
+      Value sum = reduceInParts(ReduceFn::Sum, floats ? cast32(x) : x, dims,
+                                floats ? Type(b.getF32Type()) : Type(b.getI64Type()));
       return finish(over(sum, static_cast<double>(n)));
     }
     case ReduceFn::Var: {
@@ -237,7 +245,8 @@ private:
       Type index = n < INT32_MAX ? b.getI32Type() : b.getI64Type();
       SmallVector<int64_t> shape(typeOf(x).getShape().size(), 1);
       shape[dims[0]] = n;
-      Value place = named(ridge::IotaOp::create(b, loc, RankedTensorType::get(shape, index), b.getI64IntegerAttr(dims[0])));
+      Value place =
+          named(ridge::IotaOp::create(b, loc, RankedTensorType::get(shape, index), b.getI64IntegerAttr(dims[0])));
       Value none = full(static_cast<double>(n - 1), RankedTensorType::get({}, index));
       return finish(reduce(ReduceFn::Amin, map(MapFn::Where, {hit, place, none}, index), dims, index));
     }
@@ -253,18 +262,13 @@ private:
     Type element = getElementTypeOrSelf(x.getType());
     switch (r.getFn()) {
     case ReduceFn::Sum:
-    case ReduceFn::Any:
-      return n ? finish(x) : full(0, type);
+    case ReduceFn::Any: return n ? finish(x) : full(0, type);
     case ReduceFn::Prod:
-    case ReduceFn::All:
-      return n ? finish(x) : full(1, type);
+    case ReduceFn::All: return n ? finish(x) : full(1, type);
     case ReduceFn::Amax:
-    case ReduceFn::Amin:
-      return finish(x);
-    case ReduceFn::Mean:
-      return n ? finish(isa<FloatType>(element) ? x : cast32(x)) : full(nan, type);
-    case ReduceFn::LogSumExp:
-      return n ? finish(isa<FloatType>(element) ? x : cast32(x)) : full(-INFINITY, type);
+    case ReduceFn::Amin: return finish(x);
+    case ReduceFn::Mean: return n ? finish(isa<FloatType>(element) ? x : cast32(x)) : full(nan, type);
+    case ReduceFn::LogSumExp: return n ? finish(isa<FloatType>(element) ? x : cast32(x)) : full(-INFINITY, type);
     case ReduceFn::Var: {
       if (!n)
         return full(nan, type);
@@ -273,8 +277,7 @@ private:
       return finish(over(map(MapFn::Sub, {v, v}), std::fmax(0, 1 - r.getCorrection().convertToDouble())));
     }
     case ReduceFn::ArgMax:
-    case ReduceFn::ArgMin:
-      return full(0, type);
+    case ReduceFn::ArgMin: return full(0, type);
     }
     return full(0, type);
   }
@@ -287,7 +290,9 @@ private:
 struct DecomposePass : PassWrapper<DecomposePass, OperationPass<func::FuncOp>> {
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(DecomposePass)
   StringRef getArgument() const override { return "ridge-decompose"; }
-  StringRef getDescription() const override { return "Norms, softmax and composed reductions as elementwise ops and plain reductions"; }
+  StringRef getDescription() const override {
+    return "Norms, softmax and composed reductions as elementwise ops and plain reductions";
+  }
 
   void runOnOperation() override {
     if (getOperation().isExternal())

@@ -13,7 +13,9 @@ namespace {
 struct EmptyTensorsPass : PassWrapper<EmptyTensorsPass, OperationPass<func::FuncOp>> {
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(EmptyTensorsPass)
   StringRef getArgument() const override { return "ridge-empty-tensors"; }
-  StringRef getDescription() const override { return "Replace what computes tensors without elements by an empty constant"; }
+  StringRef getDescription() const override {
+    return "Replace what computes tensors without elements by an empty constant";
+  }
 
   void runOnOperation() override {
     if (getOperation().isExternal())
@@ -33,7 +35,8 @@ struct EmptyTensorsPass : PassWrapper<EmptyTensorsPass, OperationPass<func::Func
         if (result.use_empty())
           continue;
         OpBuilder b(op);
-        auto full = ridge::FullOp::create(b, op->getLoc(), type, ridge::toAttribute(op->getContext(), rl::Scalar{rl::Scalar::Int, 0, 0}));
+        auto full = ridge::FullOp::create(b, op->getLoc(), type,
+                                          ridge::toAttribute(op->getContext(), rl::Scalar{rl::Scalar::Int, 0, 0}));
         for (StringRef name : {StringRef(ridge::kNameAttr), StringRef(ridge::kNodeAttr), StringRef(ridge::kSourceAttr)})
           if (Attribute a = op->getAttr(name))
             full->setAttr(name, a);

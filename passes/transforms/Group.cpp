@@ -100,7 +100,8 @@ private:
         if (auto literal = operand.getDefiningOp<LiteralOp>())
           b.clone(*literal, map);
         else // a piece of a cat or a pad of which no element is read: its shape is all that counts
-          map.map(operand, FullOp::create(b, f.getLoc(), operand.getType(), toAttribute(f.getContext(), rl::Scalar{rl::Scalar::Int, 0, 0})));
+          map.map(operand, FullOp::create(b, f.getLoc(), operand.getType(),
+                                          toAttribute(f.getContext(), rl::Scalar{rl::Scalar::Int, 0, 0})));
       }
       b.clone(*op, map);
     }
@@ -125,7 +126,8 @@ struct GroupPass : PassWrapper<GroupPass, OperationPass<func::FuncOp>> {
   GroupPass(const rl::cost::TargetDesc &target, rl::Error *error) : target(&target), error(error) {}
   StringRef getArgument() const override { return "ridge-group"; }
   StringRef getDescription() const override { return "Form the groups that become kernels"; }
-  Option<std::string> targetName{*this, "target", llvm::cl::desc("the machine to plan for: h200, a100, cpu ..."), llvm::cl::init("h200")};
+  Option<std::string> targetName{*this, "target", llvm::cl::desc("the machine to plan for: h200, a100, cpu ..."),
+                                 llvm::cl::init("h200")};
 
   void runOnOperation() override {
     func::FuncOp f = getOperation();

@@ -55,7 +55,8 @@ struct SplitCatsPass : PassWrapper<SplitCatsPass, OperationPass<func::FuncOp>> {
         shape[dim] = 0;
         for (Value v : some)
           shape[dim] += cast<RankedTensorType>(v.getType()).getDimSize(static_cast<unsigned>(dim));
-        auto part = ridge::CatOp::create(b, cat.getLoc(), RankedTensorType::get(shape, type.getElementType()), some, cat.getDim());
+        auto part = ridge::CatOp::create(b, cat.getLoc(), RankedTensorType::get(shape, type.getElementType()), some,
+                                         cat.getDim());
         for (StringRef attr : {StringRef(ridge::kNodeAttr), StringRef(ridge::kSourceAttr)})
           if (Attribute a = cat->getAttr(attr))
             part->setAttr(attr, a);

@@ -83,12 +83,15 @@ int main(int argc, char **argv) {
        R"({"op": "flip", "inputs": ["x"], "outputs": ["f"], "attrs": {"dims": [0]}},
           {"op": "add", "inputs": ["f", 1], "outputs": ["y"]})",
        [](int64_t i) { return static_cast<uint8_t>(pattern(kN - 1 - i) + 1); }},
-      {"a few elements of many", x, R"({"op": "slice", "inputs": ["x"], "outputs": ["y"], "attrs": {"dim": 0, "step": -1000003}})",
+      {"a few elements of many", x,
+       R"({"op": "slice", "inputs": ["x"], "outputs": ["y"], "attrs": {"dim": 0, "step": -1000003}})",
        [](int64_t i) { return pattern(kN - 1 - 1000003 * i); }},
       {"pad to many", R"("x": {"dtype": "u8", "shape": [7]})",
-       "{\"op\": \"pad\", \"inputs\": [\"x\"], \"outputs\": [\"y\"], \"attrs\": {\"low\": [" + std::to_string(kN - 10) + "], \"high\": [3], \"value\": 9}}",
+       "{\"op\": \"pad\", \"inputs\": [\"x\"], \"outputs\": [\"y\"], \"attrs\": {\"low\": [" + std::to_string(kN - 10) +
+           "], \"high\": [3], \"value\": 9}}",
        [](int64_t i) { return i >= kN - 10 && i < kN - 3 ? pattern(i - (kN - 10)) : uint8_t{9}; }},
-      {"rows and columns", "\"a\": {\"dtype\": \"u8\", \"shape\": [65539, 1]}, \"b\": {\"dtype\": \"u8\", \"shape\": [32771]}",
+      {"rows and columns",
+       "\"a\": {\"dtype\": \"u8\", \"shape\": [65539, 1]}, \"b\": {\"dtype\": \"u8\", \"shape\": [32771]}",
        R"({"op": "bitwise_xor", "inputs": ["a", "b"], "outputs": ["y"]})",
        [](int64_t i) { return static_cast<uint8_t>(pattern(i / columns) ^ pattern(i % columns)); }},
       {"transposed", "\"a\": {\"dtype\": \"u8\", \"shape\": [65539, 32771]}",
@@ -97,7 +100,8 @@ int main(int argc, char **argv) {
   };
   int failed = 0;
   for (const Huge &c : cases) {
-    Result<Bytes> got = run(*target, R"({"ridgeline": 1, "name": "huge", "inputs": {)" + c.inputs + "}, \"nodes\": [" + c.nodes + R"(], "outputs": ["y"]})");
+    Result<Bytes> got = run(*target, R"({"ridgeline": 1, "name": "huge", "inputs": {)" + c.inputs + "}, \"nodes\": [" +
+                                         c.nodes + R"(], "outputs": ["y"]})");
     if (!got) {
       std::printf("FAILED %s: %s\n", c.name, got.error().str().c_str());
       ++failed;
@@ -107,8 +111,8 @@ int main(int argc, char **argv) {
     for (int64_t i = 0; i < static_cast<int64_t>(got->size()); ++i)
       if ((*got)[static_cast<size_t>(i)] != c.want(i) && ++wrong == 1)
         first = i;
-    std::printf("%s %s: %zu elements, %lld wrong%s\n", wrong ? "FAILED" : "passed", c.name, got->size(), static_cast<long long>(wrong),
-                wrong ? (", the first at " + std::to_string(first)).c_str() : "");
+    std::printf("%s %s: %zu elements, %lld wrong%s\n", wrong ? "FAILED" : "passed", c.name, got->size(),
+                static_cast<long long>(wrong), wrong ? (", the first at " + std::to_string(first)).c_str() : "");
     failed += wrong != 0;
   }
   return failed ? 4 : 0;

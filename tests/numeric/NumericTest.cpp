@@ -38,7 +38,6 @@ void onCrash(int signal) {
   std::raise(signal);
 }
 
-
 /// "" or why the case fails. `compiled`, where not null, is what the target gets in the place of the case's own graph.
 std::string failure(Device &device, Oracle &oracle, const Case &c, const GraphSpec *compiled = nullptr) {
   Result<Graph> graph = resolve(c.spec);
@@ -56,7 +55,8 @@ std::string failure(Device &device, Oracle &oracle, const Case &c, const GraphSp
       return "does not run: " + got.error().str();
     for (size_t o = 0; o < got->size(); ++o)
       if (std::string text = mismatch((*want)[o], (*got)[o]); !text.empty())
-        return "output '" + c.spec.outputs[o] + "' (" + str((*got)[o].type) + (offset ? ", unaligned" : "") + "): " + text;
+        return "output '" + c.spec.outputs[o] + "' (" + str((*got)[o].type) + (offset ? ", unaligned" : "") +
+               "): " + text;
   }
   return {};
 }
@@ -96,7 +96,8 @@ bool report(Device &device, Oracle &oracle, Options &options, const std::string 
       std::string t = failure(device, oracle, candidate);
       return !t.empty() && t.substr(0, t.find_first_of(" :")) == manner;
     });
-    std::printf("%s made small: %s\n%s\n", name.c_str(), failure(device, oracle, small).c_str(), describeCase(small).c_str());
+    std::printf("%s made small: %s\n%s\n", name.c_str(), failure(device, oracle, small).c_str(),
+                describeCase(small).c_str());
     if (!options.save.empty())
       save(options.save, name + "_small", small);
   }
@@ -108,19 +109,50 @@ std::string seedName(uint64_t seed) { return "seed_" + std::to_string(seed); }
 
 /// A graph with one live elementwise or layout node changed to another that is valid in its place; false where there is none.
 bool mutate(GraphSpec &spec, uint64_t seed) {
-  static const std::map<std::string, std::string> others = {
-      {"add", "sub"},       {"sub", "add"},       {"mul", "add"},        {"maximum", "minimum"},      {"minimum", "maximum"},
-      {"lt", "le"},         {"le", "lt"},         {"gt", "ge"},          {"ge", "gt"},                {"eq", "ne"},
-      {"ne", "eq"},         {"floor", "ceil"},    {"ceil", "floor"},     {"round", "trunc"},          {"trunc", "floor"},
-      {"abs", "neg"},       {"neg", "abs"},       {"exp", "exp2"},       {"exp2", "exp"},             {"sin", "cos"},
-      {"cos", "sin"},       {"log", "log2"},      {"log2", "log"},       {"tanh", "erf"},             {"erf", "tanh"},
-      {"silu", "gelu"},     {"sigmoid", "tanh"},  {"fmod", "remainder"}, {"remainder", "fmod"},       {"logical_and", "logical_or"},
-      {"isnan", "isfinite"}, {"sqrt", "rsqrt"},   {"square", "abs"},     {"logical_or", "logical_xor"}, {"relu", "abs"},
-      {"bitwise_and", "bitwise_or"}, {"bitwise_or", "bitwise_xor"},      {"bitwise_xor", "bitwise_and"}, {"reciprocal", "neg"}};
+  static const std::map<std::string, std::string> others = {{"add", "sub"},
+                                                            {"sub", "add"},
+                                                            {"mul", "add"},
+                                                            {"maximum", "minimum"},
+                                                            {"minimum", "maximum"},
+                                                            {"lt", "le"},
+                                                            {"le", "lt"},
+                                                            {"gt", "ge"},
+                                                            {"ge", "gt"},
+                                                            {"eq", "ne"},
+                                                            {"ne", "eq"},
+                                                            {"floor", "ceil"},
+                                                            {"ceil", "floor"},
+                                                            {"round", "trunc"},
+                                                            {"trunc", "floor"},
+                                                            {"abs", "neg"},
+                                                            {"neg", "abs"},
+                                                            {"exp", "exp2"},
+                                                            {"exp2", "exp"},
+                                                            {"sin", "cos"},
+                                                            {"cos", "sin"},
+                                                            {"log", "log2"},
+                                                            {"log2", "log"},
+                                                            {"tanh", "erf"},
+                                                            {"erf", "tanh"},
+                                                            {"silu", "gelu"},
+                                                            {"sigmoid", "tanh"},
+                                                            {"fmod", "remainder"},
+                                                            {"remainder", "fmod"},
+                                                            {"logical_and", "logical_or"},
+                                                            {"isnan", "isfinite"},
+                                                            {"sqrt", "rsqrt"},
+                                                            {"square", "abs"},
+                                                            {"logical_or", "logical_xor"},
+                                                            {"relu", "abs"},
+                                                            {"bitwise_and", "bitwise_or"},
+                                                            {"bitwise_or", "bitwise_xor"},
+                                                            {"bitwise_xor", "bitwise_and"},
+                                                            {"reciprocal", "neg"}};
   Rng rng(seed);
   std::vector<size_t> places;
   for (size_t n = 0; n < spec.nodes.size(); ++n)
-    if (others.contains(spec.nodes[n].op) || (spec.nodes[n].op == "flip" && !std::get<std::vector<Dim>>(spec.nodes[n].attrs["dims"]).empty()))
+    if (others.contains(spec.nodes[n].op) ||
+        (spec.nodes[n].op == "flip" && !std::get<std::vector<Dim>>(spec.nodes[n].attrs["dims"]).empty()))
       places.push_back(n);
   if (places.empty())
     return false;
@@ -176,7 +208,8 @@ bool mutations(Device &device, Oracle &oracle, const Options &options) {
     if (text.empty() && (exact || options.print))
       std::printf("not told: %s\n%s\n", printGraph(c.spec).c_str(), printGraph(broken).c_str());
   }
-  std::printf("told: %d of %d broken graphs compared bit by bit, %d of %d compared within bounds\n", told[1], made[1], told[0], made[0]);
+  std::printf("told: %d of %d broken graphs compared bit by bit, %d of %d compared within bounds\n", told[1], made[1],
+              told[0], made[0]);
   return made[1] >= 10 && made[0] >= 10 && told[1] == made[1] && told[0] * 100 >= made[0] * 85;
 }
 
@@ -206,7 +239,9 @@ bool parse(int argc, char **argv, Options &options) {
       options.random.maxElements = std::atoll(value().c_str());
     else if (a == "--numerics") {
       std::string v = value();
-      options.random.numerics = v == "strict" ? RandomGraphOptions::Strict : v == "fused" ? RandomGraphOptions::Fused : RandomGraphOptions::Either;
+      options.random.numerics = v == "strict"  ? RandomGraphOptions::Strict
+                                : v == "fused" ? RandomGraphOptions::Fused
+                                               : RandomGraphOptions::Either;
     } else if (a == "--shrinks")
       options.shrinks = std::atoi(value().c_str());
     else if (a == "--print")
@@ -222,8 +257,10 @@ bool parse(int argc, char **argv, Options &options) {
 int main(int argc, char **argv) {
   Options options;
   if (!parse(argc, argv, options)) {
-    std::fprintf(stderr, "usage: numeric_test [--target cpu|cuda] [--seeds A:B | --mutations A:B | --graph FILE] [--numerics strict|fused|either]\n"
-                         "                    [--max-nodes N] [--max-elements N] [--save DIR] [--shrinks N] [--print]\n");
+    std::fprintf(stderr,
+                 "usage: numeric_test [--target cpu|cuda] [--seeds A:B | --mutations A:B | --graph FILE] [--numerics "
+                 "strict|fused|either]\n"
+                 "                    [--max-nodes N] [--max-elements N] [--save DIR] [--shrinks N] [--print]\n");
     return 1;
   }
   for (int s : {SIGSEGV, SIGABRT, SIGFPE, SIGILL, SIGBUS})
@@ -272,8 +309,10 @@ int main(int argc, char **argv) {
     failed += !report(**device, oracle, options, seedName(seed), withRandomData(std::move(spec), seed));
   }
   double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  std::printf("%s: seeds %llu:%llu, %d compared bit by bit, %llu within bounds, %d failed, %.1f s\n", options.target.c_str(),
-              static_cast<unsigned long long>(options.first), static_cast<unsigned long long>(options.end), determined,
-              static_cast<unsigned long long>(options.end - options.first) - static_cast<unsigned long long>(determined), failed, seconds);
+  std::printf(
+      "%s: seeds %llu:%llu, %d compared bit by bit, %llu within bounds, %d failed, %.1f s\n", options.target.c_str(),
+      static_cast<unsigned long long>(options.first), static_cast<unsigned long long>(options.end), determined,
+      static_cast<unsigned long long>(options.end - options.first) - static_cast<unsigned long long>(determined),
+      failed, seconds);
   return failed ? 4 : 0;
 }

@@ -24,7 +24,8 @@ using namespace rl::numeric;
 
 namespace {
 
-const std::vector<DType> kArithmetic = {DType::F32, DType::F16, DType::BF16, DType::I8, DType::U8, DType::I32, DType::I64, DType::Bool};
+const std::vector<DType> kArithmetic = {DType::F32, DType::F16, DType::BF16, DType::I8,
+                                        DType::U8,  DType::I32, DType::I64,  DType::Bool};
 const std::vector<DType> kAll = {DType::F32, DType::F16, DType::BF16, DType::F8E4M3, DType::F8E5M2, DType::F8E8M0,
                                  DType::I8,  DType::U8,  DType::I32,  DType::I64,    DType::Bool};
 
@@ -98,7 +99,8 @@ struct OpGraph {
     return name;
   }
   /// Adds the node if the format has it for these operands.
-  bool node(const std::string &op, const std::vector<std::string> &operands, std::map<std::string, AttrValue> attrs = {}) {
+  bool node(const std::string &op, const std::vector<std::string> &operands,
+            std::map<std::string, AttrValue> attrs = {}) {
     NodeSpec n;
     n.op = op;
     std::vector<OperandType> types;
@@ -137,7 +139,8 @@ struct OpGraph {
       for (size_t o = 0; o < got->size(); ++o) {
         (*got)[o].data = rotated((*got)[o], n - r * step);
         std::string text = mismatch((*want)[o], (*got)[o]);
-        EXPECT_EQ(text, "") << spec.nodes[o].op << " -> " << dtypeName((*want)[o].type.dtype) << (spec.strict ? ", strict" : "") << ", rotated by " << r * step << of(o, text);
+        EXPECT_EQ(text, "") << spec.nodes[o].op << " -> " << dtypeName((*want)[o].type.dtype)
+                            << (spec.strict ? ", strict" : "") << ", rotated by " << r * step << of(o, text);
       }
     }
   }
@@ -289,8 +292,9 @@ TEST_P(PerType, BinaryWithAScalar) {
     Result<std::vector<HostTensor>> got = device()->run(**module, g.inputs, {}, false);
     ASSERT_TRUE(got.ok()) << got.error().str();
     for (size_t o = 0; o < got->size(); ++o)
-      EXPECT_EQ(mismatch((*want)[o], (*got)[o]), "") << g.spec.nodes[o].op << ", scalar " << g.spec.nodes[o].inputs[1].name << " = "
-                                                     << loadElement(g.inputs[1].data.data(), type, 0) << ", type " << dtypeName(type);
+      EXPECT_EQ(mismatch((*want)[o], (*got)[o]), "")
+          << g.spec.nodes[o].op << ", scalar " << g.spec.nodes[o].inputs[1].name << " = "
+          << loadElement(g.inputs[1].data.data(), type, 0) << ", type " << dtypeName(type);
   }
 }
 
@@ -317,8 +321,9 @@ HostTensor castOperands(DType from) {
     };
     // Around every power of two and around the ties of 8 and 11 bits above it, where a double rounding shows.
     for (int bit = 0; bit < 63; ++bit)
-      for (int64_t tie : {int64_t{0}, bit >= 8 ? int64_t{1} << (bit - 8) : 0, bit >= 11 ? int64_t{1} << (bit - 11) : 0, bit >= 8 ? int64_t{3} << (bit - 8) : 0,
-                          bit >= 24 ? int64_t{1} << (bit - 24) : 0, bit >= 24 ? int64_t{3} << (bit - 24) : 0})
+      for (int64_t tie : {int64_t{0}, bit >= 8 ? int64_t{1} << (bit - 8) : 0, bit >= 11 ? int64_t{1} << (bit - 11) : 0,
+                          bit >= 8 ? int64_t{3} << (bit - 8) : 0, bit >= 24 ? int64_t{1} << (bit - 24) : 0,
+                          bit >= 24 ? int64_t{3} << (bit - 24) : 0})
         for (int64_t near : {-1, 0, 1})
           for (int64_t sign : {-1, 1})
             append(sign * ((int64_t{1} << bit) + tie + near));
@@ -389,7 +394,12 @@ TEST(Quirks, FunctionsOfConstantsAreNotFolded) {
   spec.name = "quirk";
   spec.strict = true;
   spec.inputs = {{"x", DType::F32, {{64, {}}}}};
-  spec.nodes = {{"full", {}, {"two"}, {{"shape", std::vector<Dim>{}}, {"dtype", std::string("f32")}, {"value", number(2)}}, {}, {}},
+  spec.nodes = {{"full",
+                 {},
+                 {"two"},
+                 {{"shape", std::vector<Dim>{}}, {"dtype", std::string("f32")}, {"value", number(2)}},
+                 {},
+                 {}},
                 {"rsqrt", {{"two", {}}}, {"r"}, {}, {}, {}},
                 {"add", {{"x", {}}, {"r", {}}}, {"y"}, {}, {}, {}}};
   spec.outputs = {"y"};

@@ -75,8 +75,8 @@ Generator::Val Generator::input(DType dtype, Shape shape) {
   return {t.name, {dtype, std::move(shape)}};
 }
 
-std::optional<Generator::Val> Generator::emit(const std::string &op, std::vector<Val> operands, std::map<std::string, AttrValue> attrs,
-                                              std::optional<Scalar> literal) {
+std::optional<Generator::Val> Generator::emit(const std::string &op, std::vector<Val> operands,
+                                              std::map<std::string, AttrValue> attrs, std::optional<Scalar> literal) {
   std::vector<OperandType> types;
   NodeSpec node;
   for (const Val &v : operands) {
@@ -98,7 +98,8 @@ std::optional<Generator::Val> Generator::emit(const std::string &op, std::vector
 }
 
 Generator::Shape Generator::shape() {
-  static const std::vector<int64_t> widths = {1, 2, 3, 5, 7, 8, 12, 16, 24, 31, 32, 40, 64, 77, 96, 128, 129, 160, 255, 256, 384, 512, 1000, 1024, 1536, 2048, 4099};
+  static const std::vector<int64_t> widths = {1,  2,   3,   5,   7,   8,   12,  16,  24,   31,   32,   40,   64,  77,
+                                              96, 128, 129, 160, 255, 256, 384, 512, 1000, 1024, 1536, 2048, 4099};
   static const std::vector<int64_t> rows = {1, 1, 2, 3, 4, 5, 7, 9, 16, 17, 33};
   Shape s{rng.pick(rows), rng.pick(widths)};
   if (rng.chance(35))
@@ -170,12 +171,16 @@ std::optional<Generator::Val> Generator::reduction(Val v) {
     case 3: return emit("softmax", {v}, {{"dim", integer(d)}});
     case 4: return emit("log_softmax", {v}, {{"dim", integer(d)}});
     case 5: return rng.chance(50) ? emit("rms_norm", {v, w}) : emit("rms_norm", {v});
-    default: return rng.chance(50) ? emit("layer_norm", {v, w, input(v.type.dtype, {v.type.shape.back()})}) : emit("layer_norm", {v, w}, {{"eps", Scalar{Scalar::Float, 0, 1e-3}}});
+    default:
+      return rng.chance(50) ? emit("layer_norm", {v, w, input(v.type.dtype, {v.type.shape.back()})})
+                            : emit("layer_norm", {v, w}, {{"eps", Scalar{Scalar::Float, 0, 1e-3}}});
     }
   }
   if (rng.chance(20))
-    return emit(rng.chance(50) ? "argmax" : "argmin", {v}, {{"dim", integer(dimOf(v))}, {"keepdim", flag(rng.chance(50))}});
-  static const std::vector<std::string> ops = {"sum", "sum", "mean", "amax", "amin", "any", "all", "var", "logsumexp", "prod"};
+    return emit(rng.chance(50) ? "argmax" : "argmin", {v},
+                {{"dim", integer(dimOf(v))}, {"keepdim", flag(rng.chance(50))}});
+  static const std::vector<std::string> ops = {"sum", "sum", "mean", "amax",      "amin",
+                                               "any", "all", "var",  "logsumexp", "prod"};
   std::map<std::string, AttrValue> attrs{{"keepdim", flag(rng.chance(60))}};
   Shape dims{dimOf(v)};
   if (rng.chance(20) && v.type.rank() > 1)
@@ -206,7 +211,8 @@ GraphSpec Generator::run() {
     v = *r;
     // Back to the rows: x - mean(x) and the like. (x - log_softmax(x) is the same for a whole row, up to rounding.)
     if (isFloat(r->type.dtype) && isFloat(before.type.dtype) && rng.chance(60))
-      if (std::optional<Val> back = emit(spec.nodes.back().op != "log_softmax" && rng.chance(50) ? "sub" : "mul", {before, *r})) {
+      if (std::optional<Val> back =
+              emit(spec.nodes.back().op != "log_softmax" && rng.chance(50) ? "sub" : "mul", {before, *r})) {
         v = *back;
         if (rng.chance(40))
           results.push_back(v.name);
@@ -214,7 +220,8 @@ GraphSpec Generator::run() {
   }
   v = around(v);
   for (const NodeSpec &n : spec.nodes)
-    if (n.outputs[0] == v.name || (std::find(results.begin(), results.end(), n.outputs[0]) != results.end() && rng.chance(50)) || rng.chance(8))
+    if (n.outputs[0] == v.name ||
+        (std::find(results.begin(), results.end(), n.outputs[0]) != results.end() && rng.chance(50)) || rng.chance(8))
       spec.outputs.push_back(n.outputs[0]);
   if (spec.outputs.empty())
     spec.outputs.push_back(spec.nodes.empty() ? x.name : spec.nodes.back().outputs[0]);
@@ -264,12 +271,14 @@ std::string compare(const HostTensor &want, const HostTensor &kept, const HostTe
     } else {
       double w = loadElement(want.data.data(), type, i), g = loadElement(got.data.data(), type, i);
       fine = std::isnan(w) || std::isnan(g) ? std::isnan(w) == std::isnan(g)
-             : std::isinf(w) || std::isinf(g) ? w == g : std::fabs(w - g) <= step * largest + 4 * std::fabs(w - loadElement(kept.data.data(), type, i));
+             : std::isinf(w) || std::isinf(g)
+                 ? w == g
+                 : std::fabs(w - g) <= step * largest + 4 * std::fabs(w - loadElement(kept.data.data(), type, i));
     }
     if (!fine) {
       char text[160];
-      std::snprintf(text, sizeof text, "element %lld is %.9g, not %.9g", static_cast<long long>(i), loadElement(got.data.data(), type, i),
-                    loadElement(want.data.data(), type, i));
+      std::snprintf(text, sizeof text, "element %lld is %.9g, not %.9g", static_cast<long long>(i),
+                    loadElement(got.data.data(), type, i), loadElement(want.data.data(), type, i));
       return text;
     }
   }
@@ -284,12 +293,14 @@ bool isTelling(const Graph &graph, const std::vector<HostTensor> &want, const st
         graph.type(n.inputs[0].value).elements() > 64 * graph.type(n.outputs[0]).elements())
       return false;
   for (const Node &n : graph.nodes)
-    if ((n.op == OpKind::ArgMax || n.op == OpKind::ArgMin || n.op == OpKind::Any || n.op == OpKind::All) && !n.inputs[0].isLiteral() &&
-        graph.values[n.inputs[0].value].kind == Value::Result && isFloat(graph.type(n.inputs[0].value).dtype))
+    if ((n.op == OpKind::ArgMax || n.op == OpKind::ArgMin || n.op == OpKind::Any || n.op == OpKind::All) &&
+        !n.inputs[0].isLiteral() && graph.values[n.inputs[0].value].kind == Value::Result &&
+        isFloat(graph.type(n.inputs[0].value).dtype))
       return false;
   for (size_t o = 0; o < want.size(); ++o)
     for (int64_t i = 0; isFloat(want[o].type.dtype) && i < want[o].type.elements(); ++i) {
-      double v = loadElement(want[o].data.data(), want[o].type.dtype, i), u = loadElement(kept[o].data.data(), want[o].type.dtype, i);
+      double v = loadElement(want[o].data.data(), want[o].type.dtype, i),
+             u = loadElement(kept[o].data.data(), want[o].type.dtype, i);
       if ((std::isfinite(v) && std::fabs(v) > 1e30) || std::isfinite(v) != std::isfinite(u))
         return false;
     }
@@ -360,10 +371,12 @@ int main(int argc, char **argv) {
           return "does not run: " + got.error().str();
         for (size_t o = 0; o < got->size(); ++o) {
           std::string text = telling ? compare((*want)[o], (*kept)[o], (*got)[o], coarsest) : std::string();
-          if (text.empty() && !before.empty() && std::memcmp(before[o].data.data(), (*got)[o].data.data(), before[o].data.size()) != 0)
+          if (text.empty() && !before.empty() &&
+              std::memcmp(before[o].data.data(), (*got)[o].data.data(), before[o].data.size()) != 0)
             text = "differs from run to run";
           if (!text.empty())
-            return "output '" + spec.outputs[o] + "' (" + str((*got)[o].type) + (offset ? ", unaligned" : "") + "): " + text;
+            return "output '" + spec.outputs[o] + "' (" + str((*got)[o].type) + (offset ? ", unaligned" : "") +
+                   "): " + text;
         }
         before = *std::move(got);
       }
@@ -372,11 +385,12 @@ int main(int argc, char **argv) {
     };
     if (std::string text = check(); !text.empty()) {
       ++failed;
-      std::printf("FAILED seed %llu: %s\n%s\n", static_cast<unsigned long long>(seed), text.c_str(), printGraph(spec).c_str());
+      std::printf("FAILED seed %llu: %s\n%s\n", static_cast<unsigned long long>(seed), text.c_str(),
+                  printGraph(spec).c_str());
       std::fflush(stdout);
     }
   }
-  std::printf("%s: rows, seeds %llu:%llu, %d compared, %d failed\n", target.c_str(), static_cast<unsigned long long>(first),
-              static_cast<unsigned long long>(end), compared, failed);
+  std::printf("%s: rows, seeds %llu:%llu, %d compared, %d failed\n", target.c_str(),
+              static_cast<unsigned long long>(first), static_cast<unsigned long long>(end), compared, failed);
   return failed || compared * 2 < static_cast<int>(end - first) ? 4 : 0;
 }

@@ -152,7 +152,8 @@ TEST(Arena, CloseToTheBestOfAllOrders) {
     std::vector<Lifetime> tensors;
     for (int i = 0; i < 6; ++i) {
       int first = static_cast<int>(random() % 6);
-      tensors.push_back({static_cast<int64_t>(256 * (1 + random() % 8)), first, first + static_cast<int>(random() % 4)});
+      tensors.push_back(
+          {static_cast<int64_t>(256 * (1 + random() % 8)), first, first + static_cast<int>(random() % 4)});
     }
     std::vector<int64_t> offsets;
     int64_t size = place(tensors, offsets), best = leastOverOrders(tensors);

@@ -614,9 +614,9 @@ TEST(Running, Refusals) {
   ASSERT_FALSE(r.ok());
   EXPECT_EQ(r.error().pointer, "/nodes/0/precision");
   // A tensor of another type than the graph's.
-  GraphSpec spec = *parseGraph(
-      R"({"ridgeline": 1, "name": "t", "inputs": {"x": {"dtype": "f32", "shape": [2]}}, "nodes": [],)"
-      R"("outputs": ["x"]})");
+  GraphSpec spec =
+      *parseGraph(R"({"ridgeline": 1, "name": "t", "inputs": {"x": {"dtype": "f32", "shape": [2]}}, "nodes": [],)"
+                  R"("outputs": ["x"]})");
   Graph graph = *resolve(spec);
   auto wrong = interpret(graph, x, {});
   ASSERT_FALSE(wrong.ok());

@@ -114,8 +114,8 @@ struct Builder {
         args.push_back(load(bb, index, in, k.lanes));
       Rounding rounding = k.kind == KernelSpec::Inner ? Rounding::BF16Inner
                           : k.dtype == DType::F16     ? Rounding::F16
-                          : k.dtype == DType::BF16 ? Rounding::BF16
-                                                   : Rounding::F32;
+                          : k.dtype == DType::BF16    ? Rounding::BF16
+                                                      : Rounding::F32;
       x = expandMath(b, loc, k.fn, args, rounding, target);
     }
     store(x, out, index, to, k.saturate);

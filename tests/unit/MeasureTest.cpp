@@ -128,7 +128,8 @@ TEST(Pressure, IsQuickOnLongTraces) {
 
 TEST(Work, CountsTensorsOnceAndSharesOfBranches) {
   GraphBuilder g("work");
-  auto x = g.input("x", DType::BF16, {64, 128}), row = g.input("row", DType::F32, {64, 1}), unused = g.input("unused", DType::F32, {64, 128});
+  auto x = g.input("x", DType::BF16, {64, 128}), row = g.input("row", DType::F32, {64, 1}),
+       unused = g.input("unused", DType::F32, {64, 128});
   auto half = g.slice(unused, {.dim = 0, .start = 0, .end = 32});
   g.output(g.mul(g.add(x, g.flip(x, {1})), row), "y");
   g.output(g.reshape(g.cat({half, half}, 1), {64, 128}), "z");

@@ -51,7 +51,8 @@ void checkSound(const Graph &graph, const Plan &plan, const cost::TargetDesc &ta
     Result<Trace> trace = tracePointwise(request);
     ASSERT_TRUE(trace.ok()) << trace.error().str();
     for (const Instance &in : trace->instances)
-      EXPECT_TRUE(in.node == kNone ? std::count(g.inputs.begin(), g.inputs.end(), in.value) == 1 : nodes.contains(in.node))
+      EXPECT_TRUE(in.node == kNone ? std::count(g.inputs.begin(), g.inputs.end(), in.value) == 1
+                                   : nodes.contains(in.node))
           << graph.values[in.value].name;
   }
   for (ValueId v : graph.outputs)
@@ -205,7 +206,9 @@ TEST(Planner, DearValuesOfAnotherSpaceAreLoaded) {
   ASSERT_EQ(plan.groups.size(), 2u);
   EXPECT_EQ(names(graph, plan.groups[0].outputs), (Names{"r"}));
   EXPECT_EQ(names(graph, plan.groups[1].inputs), (Names{"x", "r"}));
-  EXPECT_WHY(plan.groups[1], "'r' is loaded from an earlier kernel: another iteration space stores it, and computing it again costs more");
+  EXPECT_WHY(
+      plan.groups[1],
+      "'r' is loaded from an earlier kernel: another iteration space stores it, and computing it again costs more");
 }
 
 TEST(Planner, LevelsFollowLoadsBackAndForth) {
@@ -379,7 +382,8 @@ TEST(PlannerCut, ArgumentsInsideBranches) {
   GraphBuilder g("cat");
   std::vector<Arg> parts;
   for (int i = 0; i < 300; ++i)
-    parts.push_back(g.add(g.input("x" + std::to_string(i), DType::F32, {64, 64}), g.input("y" + std::to_string(i), DType::F32, {64, 64})));
+    parts.push_back(g.add(g.input("x" + std::to_string(i), DType::F32, {64, 64}),
+                          g.input("y" + std::to_string(i), DType::F32, {64, 64})));
   g.output(g.cat(parts, 0), "z");
   Plan plan = planOf(graphOf(g));
   EXPECT_GE(plan.groups.size(), 2u);
@@ -521,7 +525,9 @@ TEST(PlannerCut, LayoutsThatReadAtManyIndices) {
   GraphBuilder h("doubling");
   auto y = h.input("x", DType::F32, {4096});
   for (int i = 0; i < 30; ++i)
-    y = h.name(h.sin(h.add(h.slice(y, {.dim = 0, .start = 1 + i}), h.slice(h.flip(y, {0}), {.dim = 0, .start = 1 + i}))), "y" + std::to_string(i));
+    y = h.name(
+        h.sin(h.add(h.slice(y, {.dim = 0, .start = 1 + i}), h.slice(h.flip(y, {0}), {.dim = 0, .start = 1 + i}))),
+        "y" + std::to_string(i));
   h.output(y);
   Graph doubling = graphOf(h);
   Plan doubled = planOf(doubling);
@@ -608,7 +614,9 @@ Graph randomGraph(unsigned seed) {
   std::vector<std::pair<TensorHandle, bool>> pool; // a tensor, and whether it is the large one or a row
   for (int i = 0; i < 4; ++i) {
     bool large = i % 2 == 0;
-    pool.push_back({g.input("x" + std::to_string(i), i == 3 ? DType::BF16 : DType::F32, large ? Shape{96, 64} : Shape{64}), large});
+    pool.push_back(
+        {g.input("x" + std::to_string(i), i == 3 ? DType::BF16 : DType::F32, large ? Shape{96, 64} : Shape{64}),
+         large});
   }
   size_t n = 3 + random() % 40;
   for (size_t i = 0; i < n; ++i) {
@@ -617,12 +625,8 @@ Graph randomGraph(unsigned seed) {
     TensorHandle made;
     bool large = la || lb;
     switch (random() % 6) {
-    case 0:
-      made = g.add(a, b);
-      break;
-    case 1:
-      made = g.mul(g.sin(a), b);
-      break;
+    case 0: made = g.add(a, b); break;
+    case 1: made = g.mul(g.sin(a), b); break;
     case 2:
       made = g.pow(a, 1.5);
       large = la;

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // The decision record: what a compiled graph's says, and how it is rendered.
-#include "compiler/Compiler.h"
 #include "compiler/explain/Record.h"
+#include "compiler/Compiler.h"
 #include "frontend/api/Builder.h"
 
 #include <gtest/gtest.h>
@@ -109,9 +109,11 @@ TEST(Record, CopiesAndNothing) {
 TEST(Record, TextNamesEveryTensorAndReason) {
   std::string text = rendered(recordOf(swiglu()), "text");
   for (const char *part :
-       {"graph swiglu for sm_90a (figures of h200): 2 nodes in 1 fused kernel\n", "196.61 kB, one kernel a node would move 327.68 kB (1.7 times as much)",
-        "kernel swiglu_0 (pointwise)\n", "nodes   s (silu), y (mul)\n", "reads   gate: bf16 [128, 256]\n", "reads   up: bf16 [128, 256]\n",
-        "writes  y: bf16 [128, 256]\n", "bound   memory: ", " blocks of 128 threads, ", "why     one pass over 32768 elements"})
+       {"graph swiglu for sm_90a (figures of h200): 2 nodes in 1 fused kernel\n",
+        "196.61 kB, one kernel a node would move 327.68 kB (1.7 times as much)", "kernel swiglu_0 (pointwise)\n",
+        "nodes   s (silu), y (mul)\n", "reads   gate: bf16 [128, 256]\n", "reads   up: bf16 [128, 256]\n",
+        "writes  y: bf16 [128, 256]\n", "bound   memory: ", " blocks of 128 threads, ",
+        "why     one pass over 32768 elements"})
     EXPECT_NE(text.find(part), std::string::npos) << part << "\nis not in\n" << text;
 }
 
@@ -128,19 +130,37 @@ TEST(Record, LongListsOfNodesAreCutShort) {
 
 /// Names and reasons that mean something in HTML or JSON.
 std::string hostile() {
-  Json k = {{"name", "k<0>"},       {"kind", "pointwise"},
+  Json k = {{"name", "k<0>"},
+            {"kind", "pointwise"},
             {"nodes", {{{"op", "add"}, {"output", "a\"b<script>alert(1)</script>&"}}}},
-            {"inputs", Json::array()}, {"outputs", Json::array()},
-            {"bytes_read", 1},      {"bytes_written", 2},
-            {"bytes_unfused", 3},   {"flops", 4.0},
-            {"intensity_flops_per_byte", 1.5}, {"bound", "memory"},
-            {"memory_us", 1.0},     {"compute_us", 0.5},
-            {"predicted_us", 2.0},  {"elements", 1},
-            {"lanes", 1},           {"threads", 1},
+            {"inputs", Json::array()},
+            {"outputs", Json::array()},
+            {"bytes_read", 1},
+            {"bytes_written", 2},
+            {"bytes_unfused", 3},
+            {"flops", 4.0},
+            {"intensity_flops_per_byte", 1.5},
+            {"bound", "memory"},
+            {"memory_us", 1.0},
+            {"compute_us", 0.5},
+            {"predicted_us", 2.0},
+            {"elements", 1},
+            {"lanes", 1},
+            {"threads", 1},
             {"why", {"a < b && \"c\" > d"}}};
-  Json r = {{"name", "<g>"}, {"target", "cuda"}, {"arch", "sm_90a"}, {"machine", "h200"}, {"ridge_point_flops_per_byte", 14.0},
-            {"nodes", 1},    {"kernel_count", 1}, {"copies", 0},     {"bytes", 3},        {"bytes_unfused", 3},
-            {"predicted_us", 2.0}, {"arena_bytes", 0}, {"kernels", {k}}};
+  Json r = {{"name", "<g>"},
+            {"target", "cuda"},
+            {"arch", "sm_90a"},
+            {"machine", "h200"},
+            {"ridge_point_flops_per_byte", 14.0},
+            {"nodes", 1},
+            {"kernel_count", 1},
+            {"copies", 0},
+            {"bytes", 3},
+            {"bytes_unfused", 3},
+            {"predicted_us", 2.0},
+            {"arena_bytes", 0},
+            {"kernels", {k}}};
   return r.dump();
 }
 
@@ -151,7 +171,9 @@ TEST(Record, HtmlEscapesWhatComesFromTheGraph) {
   EXPECT_NE(html.find("<title>&lt;g&gt;</title>"), std::string::npos) << html;
   EXPECT_NE(html.find("<div>a &lt; b &amp;&amp; &quot;c&quot; &gt; d</div>"), std::string::npos) << html;
   for (const char *tag : {"html", "head", "body", "table", "thead", "tbody", "h1", "p", "style", "title"})
-    EXPECT_EQ(count(html, std::string("<") + tag + ">") + count(html, std::string("<") + tag + " "), count(html, std::string("</") + tag + ">")) << tag;
+    EXPECT_EQ(count(html, std::string("<") + tag + ">") + count(html, std::string("<") + tag + " "),
+              count(html, std::string("</") + tag + ">"))
+        << tag;
   EXPECT_EQ(count(html, "<!doctype html>"), 1u);
 }
 

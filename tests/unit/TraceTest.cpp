@@ -100,7 +100,8 @@ TEST(Trace, LayoutsThatCancelGiveOneInstance) {
 
 TEST(Trace, WhatAllLanesShareIsUniform) {
   GraphBuilder g("rows");
-  auto x = g.input("x", DType::F32, {32, 64}), row = g.input("row", DType::F32, {32, 1}), column = g.input("column", DType::F32, {64});
+  auto x = g.input("x", DType::F32, {32, 64}), row = g.input("row", DType::F32, {32, 1}),
+       column = g.input("column", DType::F32, {64});
   auto r = g.name(g.exp(row), "r"), c = g.name(g.exp(column), "c");
   g.output(g.add(g.mul(x, r), c), "y");
   Graph graph = graphOf(g);
@@ -314,7 +315,8 @@ TEST(Trace, TooDeepInLayouts) {
   GraphBuilder g("deep");
   auto x = g.input("x", DType::F32, {32, 8});
   for (int i = 0; i < 30; ++i)
-    x = g.slice(g.name(g.mul(g.pad(x, {.low = {0, 1}, .high = {0, 0}}), 2.0), "m" + std::to_string(i)), {.dim = 1, .end = -1});
+    x = g.slice(g.name(g.mul(g.pad(x, {.low = {0, 1}, .high = {0, 0}}), 2.0), "m" + std::to_string(i)),
+                {.dim = 1, .end = -1});
   g.output(x, "y");
   Graph graph = graphOf(g);
   TraceRequest r = requestOf(graph, 4);
@@ -366,17 +368,10 @@ TEST(Trace, ChainsOfAHundredThousandNodes) {
     int nodes = std::string(kind) == "pad" ? 1000 : kNodes; // a pad is a condition more for all above it
     for (int i = 0; i < nodes; ++i)
       switch (kind[0]) {
-      case 'u':
-        y = g.neg(y);
-        break;
-      case 'b':
-        y = g.add(y, x);
-        break;
-      case 'r':
-        y = g.reshape(y, i % 2 ? Shape{64, 2} : Shape{2, 64});
-        break;
-      default:
-        y = g.slice(g.pad(y, {.low = {0, 1}, .high = {0, 0}}), {.dim = 1, .end = -1});
+      case 'u': y = g.neg(y); break;
+      case 'b': y = g.add(y, x); break;
+      case 'r': y = g.reshape(y, i % 2 ? Shape{64, 2} : Shape{2, 64}); break;
+      default: y = g.slice(g.pad(y, {.low = {0, 1}, .high = {0, 0}}), {.dim = 1, .end = -1});
       }
     g.output(y, "y");
     Graph graph = graphOf(g);
@@ -435,23 +430,15 @@ private:
       }
     } else {
       const Node &node = graph.nodes[in.node];
-      auto operand = [&](size_t o) { return node.inputs[o].isLiteral() ? node.inputs[o].literal.i : value(in.operands[o]); };
+      auto operand = [&](size_t o) {
+        return node.inputs[o].isLiteral() ? node.inputs[o].literal.i : value(in.operands[o]);
+      };
       switch (node.op) {
-      case OpKind::Add:
-        v = operand(0) + operand(1);
-        break;
-      case OpKind::Sub:
-        v = operand(0) - operand(1);
-        break;
-      case OpKind::Neg:
-        v = -operand(0);
-        break;
-      case OpKind::Full:
-        v = node.attrs.value.i;
-        break;
-      case OpKind::Iota:
-        v = at(in.index[static_cast<size_t>(node.attrs.dim)]);
-        break;
+      case OpKind::Add: v = operand(0) + operand(1); break;
+      case OpKind::Sub: v = operand(0) - operand(1); break;
+      case OpKind::Neg: v = -operand(0); break;
+      case OpKind::Full: v = node.attrs.value.i; break;
+      case OpKind::Iota: v = at(in.index[static_cast<size_t>(node.attrs.dim)]); break;
       case OpKind::Cat:
       case OpKind::Pad:
         for (const Instance::Piece &p : in.pieces) {
@@ -461,8 +448,7 @@ private:
           break;
         }
         break;
-      default:
-        v = value(in.operands[0]);
+      default: v = value(in.operands[0]);
       }
     }
     return memo[i] = v;
@@ -530,7 +516,8 @@ struct Random {
   }
 
   void input() {
-    static const std::vector<std::vector<int64_t>> shapes{{4, 6}, {24}, {2, 3, 4}, {1, 6}, {4, 1}, {6}, {}, {8, 8}, {3, 5}};
+    static const std::vector<std::vector<int64_t>> shapes{{4, 6}, {24}, {2, 3, 4}, {1, 6}, {4, 1},
+                                                          {6},    {},   {8, 8},    {3, 5}};
     const auto &shape = shapes[static_cast<size_t>(upTo(static_cast<int64_t>(shapes.size())))];
     pool.push_back({g.input("x" + std::to_string(inputs++), DType::I64, shape), shape});
   }
@@ -543,8 +530,7 @@ struct Random {
         pool.push_back({t, std::move(s)});
     };
     switch (upTo(11)) {
-    case 0:
-      return push(g.neg(x), shape);
+    case 0: return push(g.neg(x), shape);
     case 1: { // an equal shape, or one that broadcasts
       for (auto &[y, other] : pool)
         if (other == shape || other.empty())
@@ -573,8 +559,7 @@ struct Random {
         to.push_back(shape[static_cast<size_t>(d)]);
       return push(g.permute(x, dims), to);
     }
-    default:
-      break;
+    default: break;
     }
     if (rank == 0)
       return;
@@ -586,8 +571,7 @@ struct Random {
       to[static_cast<size_t>(d)] = (end - from + by - 1) / by;
       return push(g.slice(x, {.dim = d, .start = from, .end = end, .step = by}), to);
     }
-    case 1:
-      return push(g.flip(x, {d}), to);
+    case 1: return push(g.flip(x, {d}), to);
     case 2: {
       std::vector<int64_t> low(shape.size(), 0), high(shape.size(), 0);
       low[static_cast<size_t>(d)] = upTo(3);
@@ -596,7 +580,10 @@ struct Random {
       return push(g.pad(x, {.low = low, .high = high, .value = -7}), to);
     }
     case 3:
-      return push(g.unsqueeze(x, d), [&] { to.insert(to.begin() + d, 1); return to; }());
+      return push(g.unsqueeze(x, d), [&] {
+        to.insert(to.begin() + d, 1);
+        return to;
+      }());
     case 4: {
       std::vector<Arg> parts{x};
       for (auto &[y, other] : pool) {

@@ -25,8 +25,8 @@ struct Place {
     return elements[number % std::size(elements)];
   }
   Place(const TensorType &type, bool shifted, size_t number)
-      : offset(kFence + (shifted ? shift(number) * dtypeSize(type.dtype) : 0)), bytes(static_cast<size_t>(type.bytes())),
-        total((offset + bytes + 2 * kFence - 1) / kFence * kFence) {}
+      : offset(kFence + (shifted ? shift(number) * dtypeSize(type.dtype) : 0)),
+        bytes(static_cast<size_t>(type.bytes())), total((offset + bytes + 2 * kFence - 1) / kFence * kFence) {}
   std::vector<std::byte> image(const std::byte *data) const {
     std::vector<std::byte> out(total, std::byte{kFenceByte});
     if (data)
@@ -39,7 +39,8 @@ struct Place {
   Status checkFences(const std::vector<std::byte> &image, const std::string &name) const {
     for (size_t i = 0; i < total; ++i)
       if ((i < offset || i >= offset + bytes) && image[i] != std::byte{kFenceByte})
-        return deviceError("'" + name + "': byte " + std::to_string(static_cast<int64_t>(i) - static_cast<int64_t>(offset)) + " of " +
+        return deviceError("'" + name + "': byte " +
+                           std::to_string(static_cast<int64_t>(i) - static_cast<int64_t>(offset)) + " of " +
                            std::to_string(bytes) + " was written");
     return {};
   }

@@ -26,7 +26,8 @@ Result<HostTensor> evaluateNode(const Graph &graph, NodeId id, const std::vector
     }
     types.push_back({operands[k]->type, {}});
     o.value = static_cast<ValueId>(single.values.size());
-    single.values.push_back({Value::Input, "x" + std::to_string(k), operands[k]->type, kNone, static_cast<uint32_t>(inputs.size())});
+    single.values.push_back(
+        {Value::Input, "x" + std::to_string(k), operands[k]->type, kNone, static_cast<uint32_t>(inputs.size())});
     single.inputs.push_back(o.value);
     inputs.push_back(*operands[k]);
   }
@@ -82,7 +83,8 @@ bool isDetermined(const Graph &graph) {
   for (const Node &node : graph.nodes) {
     OpClass cls = opInfo(node.op).cls;
     DType type = graph.type(node.outputs[0]).dtype;
-    if ((type == DType::F16 || type == DType::BF16) && cls != OpClass::Shape && cls != OpClass::Creation && node.op != OpKind::Cast)
+    if ((type == DType::F16 || type == DType::BF16) && cls != OpClass::Shape && cls != OpClass::Creation &&
+        node.op != OpKind::Cast)
       return false;
     // Promoted pieces of a cat, and literals that the type does not hold, may stay unrounded.
     if ((type == DType::F16 || type == DType::BF16) && cls != OpClass::Unary && node.op != OpKind::Reshape)
@@ -118,7 +120,8 @@ bool sameElement(DType type, const std::byte *a, const std::byte *b, int64_t i) 
 }
 
 /// An exact result within the format's bounds of the device's.
-bool closeEnough(OpKind op, DType type, const HostTensor &want, const HostTensor &got, int64_t i, const HostTensor &operand) {
+bool closeEnough(OpKind op, DType type, const HostTensor &want, const HostTensor &got, int64_t i,
+                 const HostTensor &operand) {
   const size_t at = static_cast<size_t>(i) * dtypeSize(type);
   const std::byte *w = want.data.data() + at, *g = got.data.data() + at;
   double wanted = loadElement(w, type, 0), given = loadElement(g, type, 0);
@@ -128,8 +131,10 @@ bool closeEnough(OpKind op, DType type, const HostTensor &want, const HostTensor
     return true;
   if (type == DType::F32 && std::fabs(wanted) < 0x1p-126 && given == 0)
     return true; // a flushed result
-  if ((op == OpKind::Sin || op == OpKind::Cos) && std::fabs(loadElement(operand.data.data(), operand.type.dtype, i)) > 8192)
-    return std::fabs(given - wanted) <= 1e-4 * std::fabs(wanted) + (type == DType::F32 ? 0 : std::fabs(wanted) * 0x1p-7);
+  if ((op == OpKind::Sin || op == OpKind::Cos) &&
+      std::fabs(loadElement(operand.data.data(), operand.type.dtype, i)) > 8192)
+    return std::fabs(given - wanted) <=
+           1e-4 * std::fabs(wanted) + (type == DType::F32 ? 0 : std::fabs(wanted) * 0x1p-7);
   return false;
 }
 
@@ -207,11 +212,14 @@ Result<HostTensor> Oracle::onDevice(const Graph &graph, NodeId id, const std::ve
         const size_t size = dtypeSize(x.type.dtype);
         HostTensor piece{{x.type.dtype, {kChunk}}, {}};
         piece.data.resize(static_cast<size_t>(kChunk) * size);
-        std::memcpy(piece.data.data(), x.data.data() + static_cast<size_t>(at) * size, static_cast<size_t>(count) * size);
+        std::memcpy(piece.data.data(), x.data.data() + static_cast<size_t>(at) * size,
+                    static_cast<size_t>(count) * size);
         inputs.push_back(std::move(piece));
       }
       RL_ASSIGN(std::vector<HostTensor> y, device.run(*module, inputs, {}, false));
-      got.data.insert(got.data.end(), y[0].data.begin(), y[0].data.begin() + static_cast<std::ptrdiff_t>(static_cast<size_t>(count) * dtypeSize(type.dtype)));
+      got.data.insert(got.data.end(), y[0].data.begin(),
+                      y[0].data.begin() +
+                          static_cast<std::ptrdiff_t>(static_cast<size_t>(count) * dtypeSize(type.dtype)));
     }
   }
   for (int64_t i = 0; i < type.elements(); ++i)
@@ -219,8 +227,8 @@ Result<HostTensor> Oracle::onDevice(const Graph &graph, NodeId id, const std::ve
       std::string of;
       for (const HostTensor &x : flat)
         of += (of.empty() ? "" : ", ") + show(x.type.dtype, x.data.data(), i);
-      return deviceError("the function '" + key + "' of " + of + " is " + show(type.dtype, got.data.data(), i) + ", not " +
-                         show(type.dtype, want.data.data(), i));
+      return deviceError("the function '" + key + "' of " + of + " is " + show(type.dtype, got.data.data(), i) +
+                         ", not " + show(type.dtype, want.data.data(), i));
     }
   return got;
 }
@@ -254,7 +262,9 @@ Result<std::vector<Expected>> Oracle::expect(const Graph &graph, const Case &dat
   return out;
 }
 
-Result<std::vector<Expected>> Oracle::expectBounds(const Graph &graph, const Case &data) { return evaluateRanges(graph, data); }
+Result<std::vector<Expected>> Oracle::expectBounds(const Graph &graph, const Case &data) {
+  return evaluateRanges(graph, data);
+}
 
 std::string mismatch(const Expected &want, const HostTensor &got) {
   if (got.type != want.type)
@@ -293,7 +303,8 @@ std::string mismatch(const Expected &want, const HostTensor &got) {
         text += show(type, want.lo.data.data(), i);
       else
         text += show(isFloat(type) ? DType::F32 : type, want.lo.data.data(), i) + " .. " +
-                show(isFloat(type) ? DType::F32 : type, want.hi.data.data(), i) + (want.mayBeNan[static_cast<size_t>(i)] ? " or NaN" : "");
+                show(isFloat(type) ? DType::F32 : type, want.hi.data.data(), i) +
+                (want.mayBeNan[static_cast<size_t>(i)] ? " or NaN" : "");
     }
     ++wrong;
   }

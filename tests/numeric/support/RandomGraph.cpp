@@ -30,10 +30,8 @@ bool isTranscendental(OpKind op) {
   case Softplus:
   case Gelu:
   case Pow:
-  case Atan2:
-    return true;
-  default:
-    return false;
+  case Atan2: return true;
+  default: return false;
   }
 }
 
@@ -104,7 +102,10 @@ private:
 
   Shape randomShape();
   int64_t randomExtent(int64_t room);
-  DType anyType(bool f8) { return f8 && rng.chance(8) ? rng.pick(std::vector<DType>{DType::F8E4M3, DType::F8E5M2, DType::F8E8M0}) : rng.pick(dtypes); }
+  DType anyType(bool f8) {
+    return f8 && rng.chance(8) ? rng.pick(std::vector<DType>{DType::F8E4M3, DType::F8E5M2, DType::F8E8M0})
+                               : rng.pick(dtypes);
+  }
   size_t newInput(DType, Shape);
   size_t pickValue();
   std::optional<size_t> tryEmit(const std::string &op, std::vector<OperandSpec> operands, Attributes attrs = {});
@@ -132,7 +133,8 @@ private:
 };
 
 int64_t Generator::randomExtent(int64_t room) {
-  static const std::vector<int64_t> extents = {1, 1, 2, 3, 4, 5, 7, 8, 13, 16, 17, 31, 32, 33, 64, 65, 127, 128, 129, 255, 256, 1000, 1024, 4097};
+  static const std::vector<int64_t> extents = {1,  1,  2,  3,  4,   5,   7,   8,   13,  16,   17,   31,
+                                               32, 33, 64, 65, 127, 128, 129, 255, 256, 1000, 1024, 4097};
   for (int i = 0; i < 4; ++i)
     if (int64_t e = rng.pick(extents); e <= room)
       return e;
@@ -201,8 +203,10 @@ std::optional<size_t> Generator::tryEmit(const std::string &op, std::vector<Oper
 }
 
 Scalar Generator::randomLiteral(DType beside) {
-  static const std::vector<double> floats = {0.5, -1.5, 2.0, 0.1, 3.14159265, 1e-3, -0.0, 0.0, 1.0, -1.0, 1e30, 65504.0, 1e-40, 3.0, 0.3333333333333};
-  static const std::vector<int64_t> ints = {0, 1, -1, 2, 3, -3, 7, 16, 100, -128, 127, 255, 1000, -40000, 16777217, 2147483647};
+  static const std::vector<double> floats = {0.5, -1.5, 2.0,  0.1,     3.14159265, 1e-3, -0.0,           0.0,
+                                             1.0, -1.0, 1e30, 65504.0, 1e-40,      3.0,  0.3333333333333};
+  static const std::vector<int64_t> ints = {0,   1,    -1,  2,   3,    -3,     7,        16,
+                                            100, -128, 127, 255, 1000, -40000, 16777217, 2147483647};
   int64_t kind = rng.below(10);
   if (kind == 0)
     return {Scalar::Bool, rng.below(2), 0};
@@ -230,9 +234,11 @@ OperandSpec Generator::partner(size_t of, bool mayBeLiteral) {
   if (rng.chance(55))
     for (int i = 0; i < 4; ++i)
       if (size_t v = static_cast<size_t>(rng.below(static_cast<int64_t>(values.size())));
-          inferNode(OpKind::Eq, {{{DType::F32, values[of].type.shape}, {}}, {{DType::F32, values[v].type.shape}, {}}}, 1, {}, {}))
+          inferNode(OpKind::Eq, {{{DType::F32, values[of].type.shape}, {}}, {{DType::F32, values[v].type.shape}, {}}},
+                    1, {}, {}))
         return tensor(v);
-  return tensor(newInput(rng.chance(60) ? values[of].type.dtype : anyType(false), broadcastable(values[of].type.shape)));
+  return tensor(
+      newInput(rng.chance(60) ? values[of].type.dtype : anyType(false), broadcastable(values[of].type.shape)));
 }
 
 Generator::Shape Generator::factor(int64_t n) {
@@ -292,8 +298,7 @@ bool Generator::layout(size_t v) {
       to.insert(to.begin(), rng.range(1, 3));
     return tryEmit("expand", {tensor(v)}, {{"shape", list(to)}}).has_value();
   }
-  case 3:
-    return tryEmit("unsqueeze", {tensor(v)}, {{"dim", anyDim(rank + 1)}}).has_value();
+  case 3: return tryEmit("unsqueeze", {tensor(v)}, {{"dim", anyDim(rank + 1)}}).has_value();
   case 4:
     for (int64_t d = 0; d < rank; ++d)
       if (type.shape[static_cast<size_t>(d)] == 1 && rng.chance(60))
@@ -311,7 +316,9 @@ bool Generator::layout(size_t v) {
     int64_t first = rng.range(0, extent / 3 + 1), last = extent - rng.range(0, extent / 3 + 1);
     if (step < 0)
       std::swap(first, last);
-    auto shown = [&](int64_t at) { return integer(rng.chance(30) && at < extent ? at - extent : rng.chance(5) ? at + 2 * extent : at); };
+    auto shown = [&](int64_t at) {
+      return integer(rng.chance(30) && at < extent ? at - extent : rng.chance(5) ? at + 2 * extent : at);
+    };
     if (rng.chance(70))
       attrs["start"] = shown(first);
     if (rng.chance(70))
@@ -374,10 +381,12 @@ bool Generator::step() {
     Shape shape = rng.chance(50) ? broadcastable(values[pickValue()].type.shape) : randomShape();
     attrs["shape"] = list(shape);
     if (rng.chance(50))
-      return tryEmit("full", {}, [&] {
-               attrs["value"] = randomLiteral(*parseDType(std::get<std::string>(attrs["dtype"])));
-               return attrs;
-             }()).has_value();
+      return tryEmit("full", {},
+                     [&] {
+                       attrs["value"] = randomLiteral(*parseDType(std::get<std::string>(attrs["dtype"])));
+                       return attrs;
+                     }())
+          .has_value();
     if (shape.empty())
       return false;
     attrs["dim"] = integer(rng.range(-static_cast<int64_t>(shape.size()), static_cast<int64_t>(shape.size()) - 1));
@@ -409,7 +418,8 @@ bool Generator::step() {
       if (values[c].type.dtype == DType::Bool && rng.chance(50))
         cond = tensor(c);
     if (cond.name.empty())
-      cond = rng.chance(5) ? literal({Scalar::Bool, rng.below(2), 0}) : tensor(newInput(DType::Bool, broadcastable(values[v].type.shape)));
+      cond = rng.chance(5) ? literal({Scalar::Bool, rng.below(2), 0})
+                           : tensor(newInput(DType::Bool, broadcastable(values[v].type.shape)));
     OperandSpec a = tensor(v), b = partner(v, true);
     if (rng.chance(50))
       std::swap(a, b);
@@ -430,7 +440,8 @@ bool Generator::step() {
 
 /// y = x op moved(x), again and again: twice as many distinct indices a level, until a planner must write something down.
 void Generator::butterflies() {
-  current = newInput(rng.chance(60) ? DType::F32 : rng.pick(dtypes), rng.chance(50) ? Shape{rng.range(9, 40), rng.range(9, 40)} : Shape{rng.range(30, 700)});
+  current = newInput(rng.chance(60) ? DType::F32 : rng.pick(dtypes),
+                     rng.chance(50) ? Shape{rng.range(9, 40), rng.range(9, 40)} : Shape{rng.range(30, 700)});
   for (int64_t level = rng.range(4, 13); level > 0; --level) {
     const std::string x = values[current].name;
     const Shape shape = values[current].type.shape;
@@ -446,7 +457,8 @@ void Generator::butterflies() {
       if (rng.chance(50)) {
         Shape low(shape.size(), 0), high(shape.size(), 0);
         (rng.chance(50) ? low : high)[static_cast<size_t>(d)] = by;
-        moved = tryEmit("pad", {{rest, {}}}, {{"low", list(low)}, {"high", list(high)}, {"value", Scalar{Scalar::Int, 1, 0}}});
+        moved = tryEmit("pad", {{rest, {}}},
+                        {{"low", list(low)}, {"high", list(high)}, {"value", Scalar{Scalar::Int, 1, 0}}});
       } else if (auto head = tryEmit("slice", {{x, {}}}, {{"dim", integer(d)}, {"end", integer(by)}})) {
         moved = tryEmit("cat", {{rest, {}}, tensor(*head)}, {{"dim", integer(d)}});
       }
@@ -475,7 +487,8 @@ void Generator::pressure() {
   size_t x = newInput(DType::F32, shape);
   std::vector<size_t> live;
   for (int64_t n = rng.range(40, 240); n > 0; --n)
-    if (auto y = tryEmit("mul", {tensor(live.empty() ? x : live.back()), literal({Scalar::Float, 0, 1 + rng.unit() / 64})}))
+    if (auto y =
+            tryEmit("mul", {tensor(live.empty() ? x : live.back()), literal({Scalar::Float, 0, 1 + rng.unit() / 64})}))
       live.push_back(*y);
   current = live.front();
   for (size_t i = 1; i < live.size(); ++i) // the oldest first: each is live until here
@@ -488,12 +501,14 @@ void Generator::broadcastChain() {
   int64_t inner = rng.range(3, 70), outer = options.maxElements / inner;
   bool row = rng.chance(50);
   current = newInput(DType::F32, row ? Shape{inner} : Shape{inner, 1});
-  static const std::vector<std::string> costly = {"sin", "exp", "tanh", "erf", "gelu", "log1p", "softplus", "floor", "square"};
+  static const std::vector<std::string> costly = {"sin",   "exp",      "tanh",  "erf",   "gelu",
+                                                  "log1p", "softplus", "floor", "square"};
   for (int64_t n = rng.range(4, 14); n > 0; --n)
     if (std::string op = rng.pick(costly); std::find(unaryOps.begin(), unaryOps.end(), op) != unaryOps.end())
       if (auto y = tryEmit(op, {tensor(current)}))
         current = *y;
-  size_t large = newInput(rng.chance(50) ? DType::F32 : rng.pick(dtypes), row ? Shape{outer, inner} : Shape{inner, outer});
+  size_t large =
+      newInput(rng.chance(50) ? DType::F32 : rng.pick(dtypes), row ? Shape{outer, inner} : Shape{inner, outer});
   if (auto y = tryEmit(arithmetic(), {tensor(current), tensor(large)}))
     current = *y;
 }
@@ -519,10 +534,12 @@ void Generator::equalPieces() {
 
 GraphSpec Generator::run() {
   spec.name = "random";
-  spec.strict = options.numerics == RandomGraphOptions::Either ? rng.chance(50) : options.numerics == RandomGraphOptions::Strict;
+  spec.strict =
+      options.numerics == RandomGraphOptions::Either ? rng.chance(50) : options.numerics == RandomGraphOptions::Strict;
   current = newInput(anyType(true), randomShape());
   int64_t span = options.maxNodes - options.minNodes + 1, shape = rng.below(options.structures ? 200 : 1);
-  auto wanted = static_cast<size_t>(options.minNodes + std::min(rng.below(span), rng.below(span))); // many small, some long
+  auto wanted =
+      static_cast<size_t>(options.minNodes + std::min(rng.below(span), rng.below(span))); // many small, some long
   // Some start as what a planner must take apart; whatever follows is built on that.
   if (shape >= 180)
     wanted = spec.nodes.size() + static_cast<size_t>(rng.below(5));

@@ -124,7 +124,8 @@ private:
 Result<HostTensor> Evaluator::evaluate(NodeId id, std::vector<const HostTensor *> operands) {
   // Creation in f32: what the kernel keeps of a value that the type does not hold. f8 has no such freedom.
   const Node &n = graph.nodes[id];
-  if ((n.op == OpKind::Full || n.op == OpKind::Iota) && isArithmeticFloat(n.attrs.dtype) && n.attrs.dtype != DType::F32) {
+  if ((n.op == OpKind::Full || n.op == OpKind::Iota) && isArithmeticFloat(n.attrs.dtype) &&
+      n.attrs.dtype != DType::F32) {
     Graph copy;
     copy.values = graph.values;
     copy.nodes = {n};
@@ -285,20 +286,30 @@ Status Evaluator::computed(NodeId id, Ranged &out) {
           anything();
         break;
       }
-      case Add: case Sub: case Mul: case Neg: case Abs: case Square: case Pow: case FloorDivide: case Fmod: case Remainder:
-      case BitwiseAnd: case BitwiseOr: case BitwiseXor: case BitwiseNot:
-        anything();
-        break;
+      case Add:
+      case Sub:
+      case Mul:
+      case Neg:
+      case Abs:
+      case Square:
+      case Pow:
+      case FloorDivide:
+      case Fmod:
+      case Remainder:
+      case BitwiseAnd:
+      case BitwiseOr:
+      case BitwiseXor:
+      case BitwiseNot: anything(); break;
       case Cast: {
         // Integers wrap, so that the ends say nothing once one of them does.
         bool integer = !isFloat(graph.type(n.inputs[0].value).dtype);
         int64_t l = loadInteger(out.lo.data.data(), type.dtype, i), h = loadInteger(out.hi.data.data(), type.dtype, i);
-        if (integer && type.dtype != DType::Bool && (static_cast<double>(l) != lo[0] || static_cast<double>(h) != hi[0]))
+        if (integer && type.dtype != DType::Bool &&
+            (static_cast<double>(l) != lo[0] || static_cast<double>(h) != hi[0]))
           anything();
         break;
       }
-      default:
-        break;
+      default: break;
       }
       continue;
     }
@@ -312,7 +323,8 @@ Status Evaluator::computed(NodeId id, Ranged &out) {
         break;
       case Cast: // where e4m3 does not saturate, what is too large gives NaN, and what lies between the ends may be finite
         if (type.dtype == DType::F8E4M3 && !n.attrs.saturate && !std::isnan(lo[0]))
-          b.add(roundedTo(type.dtype, static_cast<float>(lo[0]))), b.add(roundedTo(type.dtype, static_cast<float>(hi[0])));
+          b.add(roundedTo(type.dtype, static_cast<float>(lo[0]))),
+              b.add(roundedTo(type.dtype, static_cast<float>(hi[0])));
         break;
       case Div:
         if (hasZero[1])
@@ -327,9 +339,7 @@ Status Evaluator::computed(NodeId id, Ranged &out) {
         if (lo[0] <= -1 && hi[0] >= -1)
           b.add(-kInf);
         break;
-      case Mul:
-        b.nan |= (hasZero[0] && hasInf[1]) || (hasZero[1] && hasInf[0]);
-        break;
+      case Mul: b.nan |= (hasZero[0] && hasInf[1]) || (hasZero[1] && hasInf[0]); break;
       case Sin:
       case Cos: {
         double w = hi[0] - lo[0];
@@ -366,8 +376,7 @@ Status Evaluator::computed(NodeId id, Ranged &out) {
         if (hasZero[0] && !(lo[1] > 0))
           b.add(-std::numbers::pi_v<float>), b.add(std::numbers::pi_v<float>);
         break;
-      default:
-        break;
+      default: break;
       }
     }
     if (wide && b.lo <= 0 && b.hi >= 0) // of either sign, as the operands' zeros may be
@@ -422,7 +431,8 @@ Status Evaluator::node(NodeId id) {
         for (float v : {f32At(out.lo, i), f32At(out.hi, i)}) {
           if (!isF8(type))
             b.add(v);
-          b.add(isF8(type) && std::isinf(v) ? v : roundedTo(type, v)); // a saturating cast is not what moves an infinity
+          b.add(isF8(type) && std::isinf(v) ? v
+                                            : roundedTo(type, v)); // a saturating cast is not what moves an infinity
         }
         b.nan |= out.nan[static_cast<size_t>(i)] != 0;
         f32At(out.lo, i) = b.lo;
@@ -459,6 +469,8 @@ Result<std::vector<Expected>> Evaluator::run(const Case &data) {
 
 } // namespace
 
-Result<std::vector<Expected>> evaluateRanges(const Graph &graph, const Case &data) { return Evaluator(graph).run(data); }
+Result<std::vector<Expected>> evaluateRanges(const Graph &graph, const Case &data) {
+  return Evaluator(graph).run(data);
+}
 
 } // namespace rl::numeric

@@ -19,7 +19,9 @@ public:
   int64_t range(int64_t lo, int64_t hi) { return lo + below(hi - lo + 1); }                      ///< both included
   bool chance(int percent) { return below(100) < percent; }
   double unit() { return static_cast<double>(engine() >> 11) * 0x1p-53; } ///< [0, 1)
-  template <class T> const T &pick(const std::vector<T> &v) { return v[static_cast<size_t>(below(static_cast<int64_t>(v.size())))]; }
+  template <class T> const T &pick(const std::vector<T> &v) {
+    return v[static_cast<size_t>(below(static_cast<int64_t>(v.size())))];
+  }
 
 private:
   std::mt19937_64 engine;

@@ -149,7 +149,8 @@ std::string describeCase(const Case &c) {
         if (isFloat(t.type.dtype))
           std::snprintf(text, sizeof text, " %.9g", loadElement(t.data.data(), t.type.dtype, e));
         else
-          std::snprintf(text, sizeof text, " %lld", static_cast<long long>(loadInteger(t.data.data(), t.type.dtype, e)));
+          std::snprintf(text, sizeof text, " %lld",
+                        static_cast<long long>(loadInteger(t.data.data(), t.type.dtype, e)));
         out += text;
       }
       out += t.type.elements() > 24 ? " ...\n" : "\n";
