@@ -16,10 +16,11 @@
   extern "C" void LLVMInitialize##name##AsmParser() {}
 
 // The targets of llvm/Config/Targets.def but X86 and NVPTX.
-#define TARGETS(X)                                                                                                     \
-  X(AArch64)                                                                                                           \
-  X(AMDGPU) X(ARM) X(AVR) X(BPF) X(Hexagon) X(Lanai) X(LoongArch) X(Mips) X(MSP430) X(PowerPC) X(RISCV) X(Sparc)       \
-      X(SPIRV) X(SystemZ) X(VE) X(WebAssembly) X(XCore) X(M68k) X(Xtensa)
+// clang-format off: the tool never settles on this macro's line ends.
+#define TARGETS(X) \
+  X(AArch64) X(AMDGPU) X(ARM) X(AVR) X(BPF) X(Hexagon) X(Lanai) X(LoongArch) X(Mips) X(MSP430) X(PowerPC) X(RISCV) \
+  X(Sparc) X(SPIRV) X(SystemZ) X(VE) X(WebAssembly) X(XCore) X(M68k) X(Xtensa)
+// clang-format on
 
 TARGETS(NO_TARGET)
 TARGETS(NO_PRINTER)

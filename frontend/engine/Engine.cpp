@@ -32,6 +32,14 @@ cost::DeviceFacts factsOf(const CudaDevice &d) {
   return f;
 }
 
+/// This machine's GPU, where there is a usable one.
+std::optional<CudaDevice> presentDevice() {
+  if (cudaAvailable())
+    if (auto device = currentCudaDevice())
+      return *std::move(device);
+  return std::nullopt;
+}
+
 /// sm_90a code runs on 9.0 alone; other code on its own architecture and, assembled by the driver, on later ones.
 bool runsOn(const std::string &arch, const CudaDevice &d) {
   int sm = std::atoi(arch.c_str() + 3);
@@ -108,19 +116,15 @@ Result<Target> resolveTarget(std::string_view name) {
   t.arch = found->arch;
   t.machine = found->machine.name;
   t.runsHere = false;
-  if (cudaAvailable())
-    if (auto device = currentCudaDevice())
-      t.runsHere = runsOn(t.arch, *device);
+  if (auto device = presentDevice())
+    t.runsHere = runsOn(t.arch, *device);
   return t;
 }
 
 std::vector<TargetLine> listTargets() {
   std::vector<TargetLine> out;
   out.push_back({"reference", "plain interpreter on the host: the meaning of the format, every op", true});
-  std::optional<CudaDevice> device;
-  if (cudaAvailable())
-    if (auto d = currentCudaDevice())
-      device = *d;
+  std::optional<CudaDevice> device = presentDevice();
   out.push_back(
       {"cuda", device ? device->name + " (" + device->arch() + ")" : std::string("the GPU of this machine: none found"),
        device.has_value()});
@@ -161,7 +165,7 @@ Result<Artifact> compileSpec(const GraphSpec &spec, const Target &target, const 
     key.target = (machine.cuda ? "cuda " : "cpu ") + machine.arch + " " + machine.machine.name + " " +
                  std::to_string(machine.machine.smCount);
     if (target.kind == Target::Cuda && target.runsHere)
-      if (auto device = currentCudaDevice())
+      if (auto device = presentDevice())
         key.target += " on " + device->name + " driver " + std::to_string(device->driverVersion);
     key.version = std::string(RIDGELINE_VERSION) + " " + buildId();
     out.cached = Artifact::Miss;
