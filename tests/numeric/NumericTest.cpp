@@ -303,8 +303,11 @@ int main(int argc, char **argv) {
   auto start = std::chrono::steady_clock::now();
   for (uint64_t seed = options.first; seed < options.end; ++seed) {
     GraphSpec spec = randomGraph(seed, options.random);
-    if (options.print)
+    if (options.print) {
       std::printf("%s\n%s\n", seedName(seed).c_str(), printGraph(spec).c_str());
+      if (!options.save.empty())
+        save(options.save, seedName(seed), withRandomData(spec, seed));
+    }
     determined += isDetermined(*resolve(spec));
     failed += !report(**device, oracle, options, seedName(seed), withRandomData(std::move(spec), seed));
   }
