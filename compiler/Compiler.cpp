@@ -4,6 +4,7 @@
 #include "compiler/Plan.h"
 #include "compiler/emit/Pointwise.h"
 #include "compiler/emit/Row.h"
+#include "compiler/emit/Transpose.h"
 #include "compiler/explain/Record.h"
 #include "compiler/lower/Lower.h"
 #include "ir/dialect/Export.h"
@@ -87,6 +88,7 @@ private:
   void layOut(func::FuncOp f);
   /// Fill in a launch; the number of blocks of its unaligned kernel.
   Result<int64_t> emitPointwise(ModuleOp, DictionaryAttr schedule, Graph body, PackageLaunch &);
+  Result<int64_t> emitTranspose(ModuleOp, DictionaryAttr schedule, Graph body, PackageLaunch &);
   Result<int64_t> emitRow(ModuleOp, DictionaryAttr schedule, Graph body, PackageLaunch &);
   Status emitKernels(func::FuncOp f);
 
@@ -179,6 +181,23 @@ Result<int64_t> Driver::emitPointwise(ModuleOp kernels, DictionaryAttr schedule,
   return emit::emitPointwise(kernels, kernel, code, false);
 }
 
+/// The launch of a transposing kernel; for pointers that are not aligned a pointwise one, element by element.
+Result<int64_t> Driver::emitTranspose(ModuleOp kernels, DictionaryAttr schedule, Graph body, PackageLaunch &launch) {
+  emit::TransposeKernel kernel;
+  kernel.name = launch.kernel;
+  kernel.schedule.width = number(schedule, "width");
+  kernel.schedule.rows = number(schedule, "rows");
+  kernel.schedule.lanes = number(schedule, "lanes");
+  kernel.body = body;
+  RL_ASSIGN(launch.blocks, emit::emitTranspose(kernels, kernel, code));
+  launch.block.x = static_cast<uint32_t>(emit::kTransposeThreads);
+  emit::PointwiseKernel plain;
+  plain.name = launch.unalignedKernel = launch.kernel + "_unaligned";
+  plain.schedule.threads = emit::kTransposeThreads;
+  plain.body = std::move(body);
+  return emit::emitPointwise(kernels, plain, code, false);
+}
+
 Result<int64_t> Driver::emitRow(ModuleOp kernels, DictionaryAttr schedule, Graph body, PackageLaunch &launch) {
   emit::RowKernel kernel;
   kernel.name = launch.kernel;
@@ -223,7 +242,9 @@ Status Driver::emitKernels(func::FuncOp f) {
       }
       launch.label += (launch.label.empty() ? "" : " ") + body.values[n.outputs[0]].name;
     }
-    auto emit = g.getKind() == "row" ? &Driver::emitRow : &Driver::emitPointwise;
+    auto emit = g.getKind() == "row"         ? &Driver::emitRow
+                : g.getKind() == "transpose" ? &Driver::emitTranspose
+                                             : &Driver::emitPointwise;
     RL_ASSIGN(int64_t unalignedBlocks, (this->*emit)(*kernels, g.getScheduleAttr(), std::move(body), launch));
     if (target.cuda) {
       if (int64_t most = std::max(launch.blocks, unalignedBlocks); most > INT32_MAX)

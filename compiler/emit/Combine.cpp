@@ -133,6 +133,47 @@ static Value exchange(OpBuilder &b, Location loc, Value v, int64_t offset) {
   return arith::OrIOp::create(b, loc, wide, arith::ExtUIOp::create(b, loc, i64, low));
 }
 
+/// Vectors of partial results, a lane a row. Lane l of thread t lies at place l * blockThreads + t. The threads of a group of rows
+/// divide its lanes between them; then each reads all of them.
+static void combineLanes(
+    OpBuilder &b, Location loc, const RowThreads &row, ArrayRef<Combiner> combiners, MutableArrayRef<Value> partial,
+    llvm::function_ref<Value(Value)> at, int64_t firstSlot,
+    llvm::function_ref<Value(const Combiner &, Value base, int64_t start, int64_t count, int64_t stride)> combineAll) {
+  auto plus = [&](Value x, int64_t c) -> Value {
+    return c ? arith::AddIOp::create(b, loc, x, constant32(b, loc, c)).getResult() : x;
+  };
+  auto start = [&](size_t r) { return firstSlot + static_cast<int64_t>(r) * row.slots(); };
+  for (size_t r = 0; r < combiners.size(); ++r)
+    for (int64_t l = 0; l < row.lanes; ++l)
+      LLVM::StoreOp::create(b, loc, vector::ExtractOp::create(b, loc, partial[r], ArrayRef<int64_t>{l}),
+                            at(plus(row.thread, start(r) + l * row.blockThreads())), 8);
+  NVVM::Barrier0Op::create(b, loc);
+  Value groups = constant32(b, loc, row.rowsPerBlock);
+  Value own = arith::RemUIOp::create(b, loc, row.thread, groups);
+  Value place = arith::DivUIOp::create(b, loc, row.thread, groups);
+  for (int64_t l = 0; l < row.lanes; l += row.threads) {
+    OpBuilder::InsertionGuard guard(b);
+    if (l + row.threads > row.lanes) {
+      Value has = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, place, constant32(b, loc, row.lanes - l));
+      auto branch = scf::IfOp::create(b, loc, has);
+      b.setInsertionPoint(branch.thenBlock()->getTerminator());
+    }
+    Value base = arith::AddIOp::create(
+        b, loc, own, arith::MulIOp::create(b, loc, plus(place, l), constant32(b, loc, row.blockThreads())));
+    for (size_t r = 0; r < combiners.size(); ++r)
+      LLVM::StoreOp::create(b, loc, combineAll(combiners[r], base, start(r), row.threads, row.rowsPerBlock),
+                            at(plus(base, start(r))), 8);
+  }
+  NVVM::Barrier0Op::create(b, loc);
+  for (size_t r = 0; r < combiners.size(); ++r) {
+    SmallVector<Value> all;
+    for (int64_t l = 0; l < row.lanes; ++l)
+      all.push_back(
+          LLVM::LoadOp::create(b, loc, combiners[r].type(b), at(plus(own, start(r) + l * row.blockThreads())), 8));
+    partial[r] = vector::FromElementsOp::create(b, loc, cast<VectorType>(partial[r].getType()), all);
+  }
+}
+
 void combineThreads(OpBuilder &b, Location loc, const RowThreads &row, ArrayRef<Combiner> combiners,
                     MutableArrayRef<Value> partial, Value shared, int64_t firstSlot) {
   if (row.threads == 1)
@@ -157,6 +198,10 @@ void combineThreads(OpBuilder &b, Location loc, const RowThreads &row, ArrayRef<
     }
     return all[0];
   };
+  if (row.across && row.lanes > 1) {
+    combineLanes(b, loc, row, combiners, partial, at, firstSlot, combineAll);
+    return;
+  }
   if (row.across) {
     for (size_t r = 0; r < combiners.size(); ++r)
       LLVM::StoreOp::create(b, loc, partial[r], at(plus(row.thread, firstSlot + static_cast<int64_t>(r) * row.slots())),
@@ -201,11 +246,14 @@ void combineThreads(OpBuilder &b, Location loc, const RowThreads &row, ArrayRef<
       partial[r] = combineAll(c, base, start, warps, 1);
       continue;
     }
-    Value there = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, lane, constant32(b, loc, warps));
-    Value place = arith::SelectOp::create(b, loc, there, lane, constant32(b, loc, 0));
+    // Exchanges among as few lanes as hold the warps' results; the lanes beyond do the same again.
+    auto lanes = static_cast<int64_t>(llvm::bit_ceil(static_cast<uint64_t>(warps)));
+    Value among = arith::RemUIOp::create(b, loc, lane, constant32(b, loc, lanes));
+    Value there = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, among, constant32(b, loc, warps));
+    Value place = arith::SelectOp::create(b, loc, there, among, constant32(b, loc, 0));
     Value v = LLVM::LoadOp::create(b, loc, type, at(plus(arith::AddIOp::create(b, loc, base, place), start)), 8);
     partial[r] = arith::SelectOp::create(b, loc, there, v, c.identity(b, loc, 1));
-    butterfly(r, static_cast<int64_t>(llvm::bit_ceil(static_cast<uint64_t>(warps))));
+    butterfly(r, lanes);
   }
 }
 

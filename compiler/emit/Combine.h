@@ -30,14 +30,15 @@ struct Combiner {
 
 /// The threads of a GPU's block that share a row.
 struct RowThreads {
-  int64_t threads = 1; ///< a row's: a power of two up to 32, or a multiple of 32; any number where `across`
-  int64_t rowsPerBlock = 1;
-  bool across = false; ///< neighbouring threads have neighbouring rows, not neighbouring places of one row
-  Value thread;        ///< in the block, of type i32
+  int64_t threads = 1;      ///< a row's: a power of two up to 32, or a multiple of 32; any number where `across`
+  int64_t rowsPerBlock = 1; ///< groups of `lanes` rows
+  bool across = false;      ///< neighbouring threads have neighbouring rows, not neighbouring places of one row
+  int64_t lanes = 1;        ///< of a partial result, where `across`: rows of which a thread has one each
+  Value thread;             ///< in the block, of type i32
   int64_t blockThreads() const { return threads * rowsPerBlock; }
   int64_t warps() const { return blockThreads() / 32; }
   /// Places of shared memory that one reduction takes, an i64 each.
-  int64_t slots() const { return threads == 1 ? 0 : across ? blockThreads() : threads > 32 ? warps() : 0; }
+  int64_t slots() const { return threads == 1 ? 0 : across ? blockThreads() * lanes : threads > 32 ? warps() : 0; }
 };
 
 /// Combines partial results of a row's threads so that each of them has the result: exchanges within warps, then through

@@ -39,18 +39,21 @@ public:
   void setThread(Value row, Value inRow, Value inBlock, Value rowIsThere, Value sharedMemory) {
     rowIndex = row;
     place = inRow;
-    rowThreads = {schedule.threads, schedule.rowsPerBlock, schedule.across, inBlock};
+    rowThreads = {schedule.threads, schedule.rowsPerBlock, schedule.across, acrossLanes(), inBlock};
     there = rowIsThere;
     shared = sharedMemory;
   }
   /// Slots of shared memory, an i64 each.
   int64_t slots() const {
-    return reductionCount() * RowThreads{schedule.threads, schedule.rowsPerBlock, schedule.across, Value()}.slots();
+    return reductionCount() *
+           RowThreads{schedule.threads, schedule.rowsPerBlock, schedule.across, acrossLanes(), Value()}.slots();
   }
   void plan();
   void emit();
 
 private:
+  int64_t acrossLanes() const { return schedule.across ? schedule.lanes : 1; }
+  int64_t vectorsOfRow() const { return schedule.across ? schedule.width : schedule.width / schedule.lanes; }
   int64_t reductionCount() const {
     int64_t n = 0;
     for (const Pass &p : passes)
@@ -195,7 +198,10 @@ void RowEmitter::storeScalars() {
   }
   scalars.enterBlock();
   for (const TraceStore *s : stores)
-    scalars.emitScalarStore(*s);
+    if (acrossLanes() > 1)
+      scalars.emitStore(*s);
+    else
+      scalars.emitScalarStore(*s);
   scalars.leaveBlock();
 }
 
@@ -205,7 +211,8 @@ void RowEmitter::finishReductions(const Pass &pass, SmallVector<Value> partial) 
   SmallVector<Combiner> combiners;
   for (auto [r, v] : llvm::zip(pass.reductions, partial)) {
     combiners.push_back(combinerOf(r));
-    v = combiners.back().acrossLanes(b, loc, v);
+    if (acrossLanes() == 1)
+      v = combiners.back().acrossLanes(b, loc, v);
   }
   combineThreads(b, loc, rowThreads, combiners, partial, shared, nextSlot);
   nextSlot += static_cast<int64_t>(pass.reductions.size()) * rowThreads.slots();
@@ -254,8 +261,7 @@ void RowEmitter::forget(TraceEmitter &e, uint32_t level) {
       continue;
     }
     const Node &node = graph.nodes[in.node];
-    bool dear =
-        schedule.keeps && cost::opCost(node.op, graph.type(in.value).dtype, node.attrs.tanhApproximation).special > 0;
+    bool dear = schedule.keeps && cost::opCost(node, graph.type(in.value).dtype).special > 0;
     if (!dear || !later[i])
       e.lane(i) = {};
   }
@@ -282,15 +288,18 @@ void RowEmitter::residentPass(const Pass &pass, uint32_t level) {
 }
 
 void RowEmitter::loopPass(const Pass &pass) {
-  int64_t vectors = schedule.width / schedule.lanes, T = schedule.threads, U = schedule.unroll;
+  int64_t vectors = vectorsOfRow(), T = schedule.threads, U = schedule.unroll;
   SmallVector<Combiner> combiners;
   for (uint32_t r : pass.reductions)
     combiners.push_back(combinerOf(r));
-  auto body = [&](Value at, MutableArrayRef<Value> totals) {
+  auto emitterAt = [&](Value at) {
     std::unique_ptr<TraceEmitter> e = vectorEmitter(at);
     for (uint32_t i = 0; i < trace.instances.size(); ++i)
       if (!trace.instances[i].varies && trace.instances[i].scope == 0 && scalars.has(i))
         e->lane(i) = scalars.lane(i);
+    return e;
+  };
+  auto finish = [&](std::unique_ptr<TraceEmitter> &e, MutableArrayRef<Value> totals) {
     for (uint32_t i : pass.instances)
       e->emit(i);
     for (size_t r = 0; r < combiners.size(); ++r)
@@ -298,9 +307,27 @@ void RowEmitter::loopPass(const Pass &pass) {
           combiners[r].combine(b, loc, totals[r], contributionOf(*e, pass.reductions[r], combiners[r], Value()));
     storeRow(*e, pass, Value());
   };
-  // U partial results of each reduction, so that one need not wait for another; what is left goes to the first.
+  auto body = [&](Value at, MutableArrayRef<Value> totals) {
+    std::unique_ptr<TraceEmitter> e = emitterAt(at);
+    finish(e, totals);
+  };
+  // U vectors of which all loads are issued first.
+  auto bodies = [&](Value at, MutableArrayRef<Value> totals) {
+    SmallVector<std::unique_ptr<TraceEmitter>> all;
+    for (int64_t u = 0; u < U; ++u) {
+      all.push_back(emitterAt(plus(at, u * T)));
+      for (uint32_t i : pass.instances)
+        if (trace.instances[i].node == kNone && trace.instances[i].guard == 0)
+          all.back()->emit(i);
+    }
+    for (auto &e : all)
+      finish(e, totals);
+  };
+  // U partial results of each reduction, so that one need not wait for another; what is left goes to the first. Lanes that are
+  // rows are enough of them.
+  int64_t sets = acrossLanes() > 1 ? 1 : U;
   SmallVector<Value> totals;
-  for (int64_t u = 0; u < U; ++u)
+  for (int64_t u = 0; u < sets; ++u)
     for (const Combiner &c : combiners)
       totals.push_back(c.identity(b, loc, trace.lanes));
   int64_t n = static_cast<int64_t>(combiners.size()), whole = vectors / (T * U) * (T * U);
@@ -309,8 +336,12 @@ void RowEmitter::loopPass(const Pass &pass) {
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(loop.getBody());
     SmallVector<Value> next(loop.getRegionIterArgs());
-    for (int64_t u = 0; u < U; ++u)
-      body(plus(loop.getInductionVar(), u * T), MutableArrayRef<Value>(next).slice(u * n, n));
+    if (sets == 1) {
+      bodies(loop.getInductionVar(), next);
+    } else {
+      for (int64_t u = 0; u < U; ++u)
+        body(plus(loop.getInductionVar(), u * T), MutableArrayRef<Value>(next).slice(u * n, n));
+    }
     if (!next.empty())
       scf::YieldOp::create(b, loc, next);
     totals.assign(loop.getResults().begin(), loop.getResults().end());
@@ -329,7 +360,7 @@ void RowEmitter::loopPass(const Pass &pass) {
   SmallVector<Value> partial;
   for (int64_t r = 0; r < n; ++r) {
     Value v = totals[r];
-    for (int64_t u = 1; u < U; ++u)
+    for (int64_t u = 1; u < sets; ++u)
       v = combiners[r].combine(b, loc, v, totals[u * n + r]);
     partial.push_back(v);
   }
@@ -358,7 +389,7 @@ void RowEmitter::emitLoads() {
 void RowEmitter::emit() {
   scalars.setRowIndex(rowIndex);
   scalars.setVectorIndex(index(0));
-  int64_t vectors = schedule.width / schedule.lanes;
+  int64_t vectors = vectorsOfRow();
   if (schedule.resident) {
     for (int64_t u = 0; u < schedule.unroll; ++u) {
       Value at = plus(place, u * schedule.threads), isThere;
@@ -396,6 +427,7 @@ Result<int64_t> emitRow(ModuleOp module, const RowKernel &kernel, const CodeTarg
   request.width = s.width;
   request.rows = s.rows;
   request.lanes = s.lanes;
+  request.lanesAcross = s.across && s.lanes > 1;
   RL_ASSIGN(Trace trace, tracePointwise(request));
 
   MLIRContext *ctx = module.getContext();
@@ -422,6 +454,7 @@ Result<int64_t> emitRow(ModuleOp module, const RowKernel &kernel, const CodeTarg
   auto index = [&](int64_t v) { return arith::ConstantIndexOp::create(b, loc, v).getResult(); };
   Value thread = gpu::ThreadIdOp::create(b, loc, gpu::Dimension::x),
         row = gpu::BlockIdOp::create(b, loc, gpu::Dimension::x);
+  int64_t groups = s.across ? s.rows / s.lanes : s.rows; // of rows, a thread each
   Value place = s.threads == 1 ? index(0) : thread, there, shared, inBlock;
   if (s.rowsPerBlock > 1) {
     Value inner = index(s.across ? s.rowsPerBlock : s.threads);
@@ -430,10 +463,10 @@ Result<int64_t> emitRow(ModuleOp module, const RowKernel &kernel, const CodeTarg
     place = s.across ? quotient : rest;
     Value first = arith::MulIOp::create(b, loc, row, index(s.rowsPerBlock));
     row = arith::AddIOp::create(b, loc, first, s.across ? rest : quotient);
-    if (s.rows % s.rowsPerBlock != 0) {
+    if (groups % s.rowsPerBlock != 0) {
       // All threads take part in exchanges: those without a row repeat the last one.
-      there = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, row, index(s.rows));
-      row = arith::SelectOp::create(b, loc, there, row, index(s.rows - 1));
+      there = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, row, index(groups));
+      row = arith::SelectOp::create(b, loc, there, row, index(groups - 1));
     }
   }
   if (target.nvptx)
@@ -443,7 +476,7 @@ Result<int64_t> emitRow(ModuleOp module, const RowKernel &kernel, const CodeTarg
   emitter.setThread(row, place, inBlock, there, shared);
   emitter.emit();
   func::ReturnOp::create(b, loc);
-  return (s.rows + s.rowsPerBlock - 1) / s.rowsPerBlock;
+  return (groups + s.rowsPerBlock - 1) / s.rowsPerBlock;
 }
 
 } // namespace rl::emit

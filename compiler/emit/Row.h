@@ -13,9 +13,11 @@
 namespace rl::emit {
 
 struct RowSchedule {
-  int64_t width = 0;        ///< W: elements of a row
-  int64_t rows = 0;         ///< R
-  int64_t lanes = 1;        ///< V: consecutive elements a thread computes at once, a power of two that divides W
+  int64_t width = 0; ///< W: elements of a row
+  int64_t rows = 0;  ///< R
+  /// V: consecutive elements that a thread computes at once, a power of two that divides W. Where `across`: rows, of which it
+  /// takes the same element at once; divides R, and rowsPerBlock below counts groups of V rows.
+  int64_t lanes = 1;
   int64_t threads = 1;      ///< of a row: a power of two up to 32 or a multiple of 32; 1 on a CPU
   int64_t rowsPerBlock = 1; ///< threads * rowsPerBlock is a multiple of 32 on a GPU
   int64_t unroll = 1;       ///< vectors a thread holds where the row is resident, else that it goes over at once

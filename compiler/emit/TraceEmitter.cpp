@@ -1,6 +1,7 @@
 // Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/emit/TraceEmitter.h"
+#include "ir/index/Access.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -27,7 +28,7 @@ TraceEmitter::TraceEmitter(OpBuilder &b, Location loc, const Graph &graph, const
 
 void TraceEmitter::emitLoads() {
   for (uint32_t i : trace.scopes[0].order)
-    if (trace.instances[i].node == kNone && trace.instances[i].guard == 0)
+    if (trace.instances[i].node == kNone && trace.instances[i].guard == 0 && !has(i))
       lanes[i] = emitLoad(trace.instances[i]);
 }
 
@@ -155,6 +156,29 @@ Lane TraceEmitter::emitLoad(const Instance &in) {
     elements.push_back(load(pointer, element, element, offset, size));
   }
   return body.fromMemory(vector::FromElementsOp::create(b, loc, vector, elements), type.dtype);
+}
+
+SmallVector<Lane> TraceEmitter::loadSquare(const Instance &in) {
+  const TensorType &type = graph.type(in.value);
+  Type element = body.memoryType(type.dtype);
+  auto size = static_cast<unsigned>(dtypeSize(type.dtype));
+  VectorType vector = VectorType::get({trace.lanes}, element);
+  // Of all the square's columns: the lane is among what the offset depends on.
+  int64_t alignElements = index::classify(*trace.context, in.linear, trace.rowDim, trace.lanes).alignElements;
+  unsigned alignment = aligned ? static_cast<unsigned>(std::min<int64_t>(16, alignElements * size)) : size;
+  Value pointer = pointers.at(in.value), offsets = indices.lanes(in.linear);
+  SmallVector<Value> columns;
+  for (int64_t l = 0; l < trace.lanes; ++l)
+    columns.push_back(
+        load(pointer, element, vector, vector::ExtractOp::create(b, loc, offsets, ArrayRef<int64_t>{l}), alignment));
+  SmallVector<Lane> rows;
+  for (int64_t r = 0; r < trace.lanes; ++r) {
+    SmallVector<Value> elements;
+    for (Value column : columns)
+      elements.push_back(vector::ExtractOp::create(b, loc, column, ArrayRef<int64_t>{r}));
+    rows.push_back(body.fromMemory(vector::FromElementsOp::create(b, loc, vector, elements), type.dtype));
+  }
+  return rows;
 }
 
 unsigned TraceEmitter::alignmentOf(const VectorAccess &access, unsigned size) const {

@@ -26,6 +26,10 @@ public:
   /// Everything that is not there yet, and the stores.
   void emitRest();
 
+  /// A load of which `lanes` consecutive rows are contiguous in memory, from the row that is set on: what each of these rows
+  /// has. Vectors down the columns, transposed.
+  llvm::SmallVector<Lane> loadSquare(const Instance &);
+
   /// One instance of scope 0 whose operands are there, unless it is there itself.
   void emit(uint32_t instance);
   void emitStore(const TraceStore &);

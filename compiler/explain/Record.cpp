@@ -100,8 +100,10 @@ Result<std::string> writeRecord(func::FuncOp f, const Package &package, const co
     if (int64_t width = integer(s, "width")) {
       k["rows"] = integer(s, "rows");
       k["width"] = width;
+      k["vectors_per_thread"] = g.getKind() == "transpose" ? integer(s, "lanes") : integer(s, "unroll");
+    }
+    if (g.getKind() == "row") {
       k["rows_per_block"] = integer(s, "rows_per_block");
-      k["vectors_per_thread"] = integer(s, "unroll");
       k["resident"] = s.getAs<BoolAttr>("resident").getValue();
     }
     for (const PackageLaunch &l : package.launches)

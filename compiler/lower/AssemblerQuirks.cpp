@@ -9,8 +9,7 @@
 //  - Of mul.hi.u32 d, a, b with two different constants added to d it computes one sum and takes it for both: the product and
 //    the sum become one IMAD.HI, and of that one's 64-bit addend it compares the lower half, which is 0. A division by a
 //    constant is therefore written so that a shift follows the product.
-//  - A register of which one half was never written is wholly undefined to it, and so is what is computed from the other
-//    half (a vector of which one lane is read). Such a half is set to zero.
+//  - Of a packed operation on 16-bit integers (add.s16x2) and a constant it gives both halves the lower half's operand.
 #include "compiler/lower/Backend.h"
 
 #include "llvm/ADT/SmallVector.h"
@@ -40,6 +39,32 @@ static Value *hidden(IRBuilder<> &b, Value *constant) {
   Value *zero = b.CreateIntrinsic(Intrinsic::nvvm_read_ptx_sreg_ctaid_z, {});
   Value *bits = b.CreateBitCast(constant, b.getInt32Ty());
   return b.CreateBitCast(b.CreateOr(bits, zero), constant->getType());
+}
+
+/// Lane by lane, where the lanes of a constant operand differ.
+static void divideLanes(Instruction &i) {
+  auto *type = dyn_cast<FixedVectorType>(i.getType());
+  if (!type || !type->getElementType()->isIntegerTy() || type->getScalarSizeInBits() > 16 ||
+      !(isa<BinaryOperator>(i) || isa<MinMaxIntrinsic>(i)))
+    return;
+  auto differs = [](Value *v) {
+    auto *c = dyn_cast<Constant>(v);
+    return c && !c->getSplatValue();
+  };
+  if (!differs(i.getOperand(0)) && !differs(i.getOperand(1)))
+    return;
+  IRBuilder<> b(&i);
+  Value *result = PoisonValue::get(type);
+  for (uint64_t lane = 0; lane < type->getNumElements(); ++lane) {
+    Value *x = b.CreateExtractElement(i.getOperand(0), lane), *y = b.CreateExtractElement(i.getOperand(1), lane), *one;
+    if (auto *minMax = dyn_cast<MinMaxIntrinsic>(&i))
+      one = b.CreateBinaryIntrinsic(minMax->getIntrinsicID(), x, y);
+    else
+      one = b.CreateBinOp(cast<BinaryOperator>(i).getOpcode(), x, y);
+    result = b.CreateInsertElement(result, one, lane);
+  }
+  i.replaceAllUsesWith(result);
+  i.eraseFromParent();
 }
 
 /// Writes a division of x below 2^31 by d, which is no power of two, as (x * m) >> (32 + s) with s = ceil(log2 d) - 1 and m =
@@ -74,8 +99,10 @@ void avoidAssemblerQuirks(Module &module) {
         continue;
       }
       auto *call = dyn_cast<CallInst>(&i);
-      if (!call)
+      if (!call || isa<MinMaxIntrinsic>(call)) {
+        divideLanes(i);
         continue;
+      }
       IRBuilder<> b(call);
       if (call->getIntrinsicID() == Intrinsic::abs) {
         Value *x = call->getArgOperand(0);
@@ -90,97 +117,6 @@ void avoidAssemblerQuirks(Module &module) {
       if (constant)
         call->setArgOperand(0, hidden(b, call->getArgOperand(0)));
     }
-}
-
-namespace {
-
-/// The text of one function's registers %rs<N> or %r<N>, by N.
-struct Registers {
-  StringRef prefix;
-  SmallVector<bool> written;
-  SmallVector<unsigned> packed; ///< that are half of another
-
-  /// Whether `name` is one of these, and its number.
-  bool number(StringRef name, unsigned &n) const {
-    return name.consume_front(prefix) && !name.empty() && !name.getAsInteger(10, n);
-  }
-  void write(StringRef name) {
-    unsigned n;
-    if (!number(name, n))
-      return;
-    if (written.size() <= n)
-      written.resize(n + 1, false);
-    written[n] = true;
-  }
-  void pack(StringRef name) {
-    unsigned n;
-    if (number(name, n))
-      packed.push_back(n);
-  }
-};
-
-} // namespace
-
-std::string defineRegisterHalves(StringRef ptx) {
-  std::string out;
-  size_t body = StringRef::npos; // behind the declarations of the function's registers
-  bool started = false;          // its instructions, among which assembler blocks may declare more
-  Registers halves[] = {{"%rs", {}, {}}, {"%r", {}, {}}};
-  auto finish = [&] {
-    std::string moves;
-    for (Registers &r : halves) {
-      for (unsigned n : r.packed)
-        if (n >= r.written.size() || !r.written[n]) {
-          moves += (r.prefix == "%r" ? "\tmov.b32 \t" : "\tmov.b16 \t") + r.prefix.str() + std::to_string(n) + ", 0;\n";
-          r.write(r.prefix.str() + std::to_string(n));
-        }
-      r.written.clear();
-      r.packed.clear();
-    }
-    if (body != StringRef::npos)
-      out.insert(body, moves);
-    body = StringRef::npos;
-  };
-  out.reserve(ptx.size());
-  while (!ptx.empty()) {
-    auto [line, rest] = ptx.split('\n');
-    out.append(line.begin(), line.end());
-    out += '\n';
-    ptx = rest;
-    StringRef text = line.trim();
-    if (text.starts_with(".reg") && !started) {
-      body = out.size();
-      continue;
-    }
-    if (line.starts_with("}")) {
-      finish();
-      started = false;
-      continue;
-    }
-    started |= text.ends_with(";") && body != StringRef::npos;
-    if (text.starts_with("@"))
-      text = text.split(' ').second.ltrim();
-    size_t space = text.find_first_of(" \t");
-    if (space == StringRef::npos)
-      continue;
-    StringRef operands = text.substr(space).ltrim();
-    bool several = operands.consume_front("{");
-    auto [results, sources] = operands.split(several ? '}' : ',');
-    SmallVector<StringRef> names;
-    results.split(names, ',');
-    for (StringRef name : names)
-      for (Registers &r : halves)
-        r.write(name.trim());
-    sources = sources.ltrim(" ,");
-    if (!text.starts_with("mov.b") || !sources.consume_front("{"))
-      continue;
-    names.clear();
-    sources.split('}').first.split(names, ',');
-    for (StringRef name : names)
-      for (Registers &r : halves)
-        r.pack(name.trim());
-  }
-  return out;
 }
 
 } // namespace rl

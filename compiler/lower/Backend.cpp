@@ -134,8 +134,6 @@ Result<std::string> generateCode(llvm::Module &module, const CodeTarget &target,
   if (machine->addPassesToEmitFile(codegen, out, nullptr, kind))
     return unsupported({}, "internal: LLVM cannot emit code for " + target.cpu);
   codegen.run(module);
-  if (target.nvptx)
-    return defineRegisterHalves(llvm::StringRef(buffer.data(), buffer.size()));
   return std::string(buffer.begin(), buffer.end());
 }
 

@@ -6,8 +6,6 @@
 
 #include "compiler/lower/Lower.h"
 
-#include "llvm/ADT/StringRef.h"
-
 namespace llvm {
 class Module;
 }
@@ -19,9 +17,6 @@ void initializeTarget(bool nvptx);
 
 /// Rewrites what the assembler of PTX would get wrong. Behind the optimiser, which would undo it.
 void avoidAssemblerQuirks(llvm::Module &);
-
-/// Sets to zero, in each function of the text, the registers that are packed with others and nowhere written.
-std::string defineRegisterHalves(llvm::StringRef ptx);
 
 /// Verifies, optimises and generates. `irText`, where not null, receives the optimised LLVM IR.
 Result<std::string> generateCode(llvm::Module &, const CodeTarget &, std::string *irText);

@@ -23,6 +23,7 @@ Value callMath(OpBuilder &b, Location loc, MathFn fn, ValueRange args, Rounding 
                      (rounding == Rounding::F32    ? "_f32"
                       : rounding == Rounding::F16  ? "_f16"
                       : rounding == Rounding::BF16 ? "_bf16"
+                      : rounding == Rounding::Term ? "_term"
                                                    : "_bf16_inner");
   if (auto v = dyn_cast<VectorType>(type))
     name += "_v" + std::to_string(v.getNumElements());

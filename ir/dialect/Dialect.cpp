@@ -180,6 +180,8 @@ LogicalResult RidgeDialect::verifyOperationAttribute(Operation *op, NamedAttribu
       return op->emitError() << "'" << name << "' must be a non-negative i64";
     return success();
   }
+  if (name == kFastAttr)
+    return expect<UnitAttr>(op, attr, "a unit attribute");
   if (name == kNameAttr || name == kSourceAttr)
     return expect<StringAttr>(op, attr, "a string");
   if (name == kPrecisionAttr) {

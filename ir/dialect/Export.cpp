@@ -38,6 +38,7 @@ ExportedGraph mlir::ridge::exportBlock(Block &block, bool strict) {
     rl::Node node;
     node.op = model->kind;
     node.attrs = model->attrs;
+    node.attrs.fast = op.hasAttr(kFastAttr);
     if (auto index = op.getAttrOfType<IntegerAttr>(kNodeAttr))
       node.specIndex = static_cast<uint32_t>(index.getInt());
     if (auto source = op.getAttrOfType<StringAttr>(kSourceAttr))

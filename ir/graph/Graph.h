@@ -132,6 +132,7 @@ enum class Granularity : uint8_t { Tensor, Axis, Token, Block };
 /// where length > 0; step may be negative).
 struct Attrs {
   bool tanhApproximation = false; // gelu
+  bool fast = false;              // not of the format: an exponential in a softmax whose result is rounded to 16 bits
   DType dtype = DType::F32;       // cast full iota quantize dequantize fake_quantize; out_dtype of matmul and
                                   // scaled_matmul (without one: the type that the result has)
   bool saturate = true;           // cast

@@ -21,6 +21,10 @@ OpCost opCost(OpKind kind, DType type, bool tanhApproximation) {
   return {};
 }
 
+OpCost opCost(const Node &n, DType type) {
+  return opCost(n.op, n.attrs.fast ? DType::BF16 : type, n.attrs.tanhApproximation);
+}
+
 bool isView(OpKind kind) {
   switch (kind) {
   case OpKind::Reshape:
@@ -106,7 +110,7 @@ WorkEstimate nodeWork(const Graph &g, NodeId id) {
     w.tensorFlops[static_cast<size_t>(g.type(n.inputs[0].value).dtype)] += 2 * elements * contracted(g, n);
     w.ops = 2 * elements; // the outer scales
   }
-  OpCost c = opCost(n.op, result.dtype, n.attrs.tanhApproximation);
+  OpCost c = opCost(n, result.dtype);
   w.ops += c.ops * per;
   w.specialOps += c.special * per;
 

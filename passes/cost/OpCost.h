@@ -20,6 +20,8 @@ struct OpCost {
 /// `type` is the result's storage type: where it has 16 bits or fewer the fast hardware forms are used, an f32 result
 /// pays for its last bits. `tanhApproximation` is gelu's.
 OpCost opCost(OpKind, DType type, bool tanhApproximation = false);
+/// Of a node's op, with what its attributes change.
+OpCost opCost(const Node &, DType type);
 
 /// Reshape, permute, expand, unsqueeze, squeeze and slice: index maps, which no framework runs as kernels.
 bool isView(OpKind);

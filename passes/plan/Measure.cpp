@@ -103,7 +103,7 @@ cost::WorkEstimate measureOps(const Graph &graph, const Instance &in, double tim
   if (in.node == kNone)
     return w;
   const Node &node = graph.nodes[in.node];
-  cost::OpCost c = cost::opCost(node.op, graph.type(in.value).dtype, node.attrs.tanhApproximation);
+  cost::OpCost c = cost::opCost(node, graph.type(in.value).dtype);
   w.ops = c.ops * times;
   w.specialOps = c.special * times;
   return w;

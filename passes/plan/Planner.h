@@ -18,12 +18,13 @@
 namespace rl {
 
 struct PlannedGroup {
-  std::string kind = "pointwise"; ///< or "row"
+  std::string kind = "pointwise"; ///< or "row", "transpose"
   std::vector<ValueId> inputs, outputs;
   std::vector<NodeId> nodes; ///< what is evaluated, in the graph's order
   int64_t elements = 0;      ///< of the iteration space
   int64_t lanes = 1, threads = 1, unroll = 1;
   bool splitCat = false;
+  /// Of a transposing kernel: `rows` of `width` elements, of both of which a thread has `lanes`.
   /// Of a row kernel: `rows` of `width` elements; a block has `rowsPerBlock`, with `threads` each, and a thread has `unroll`
   /// vectors, of all of which it keeps the loads where the row is `resident`, and dear results too where it `keeps`.
   int64_t width = 0, rows = 0, rowsPerBlock = 1;

@@ -3,6 +3,7 @@
 #include "passes/plan/RowPlanner.h"
 #include "passes/plan/RowSchedule.h"
 #include "passes/plan/Trace.h"
+#include "passes/plan/TransposePlanner.h"
 
 #include <algorithm>
 #include <deque>
@@ -343,8 +344,9 @@ Result<RowPlanner::Verdict> RowPlanner::judge(const Draft &d) {
   request.lanes = chooseRowLanes(graph, request, target);
   RL_ASSIGN(TraceOutcome traced, tracePointwiseUpTo(request));
   bool across = traced.foreign.empty() && !traced.exceeded && readsAcrossRows(graph, traced.trace);
-  if (across && request.lanes > 1) {
-    request.lanes = 1;
+  if (across) {
+    request.lanes = chooseColumnLanes(graph, request, target);
+    request.lanesAcross = request.lanes > 1;
     RL_ASSIGN(traced, tracePointwiseUpTo(request));
   }
   if (!traced.foreign.empty()) {
@@ -488,10 +490,10 @@ Result<Plan> RowPlanner::run() {
 } // namespace
 
 Result<Plan> planKernels(const Graph &graph, const cost::TargetDesc &target) {
-  for (const Node &node : graph.nodes)
-    if (isReduction(node))
-      return RowPlanner(graph, target).run();
-  return planPointwise(graph, target);
+  bool reduces = std::any_of(graph.nodes.begin(), graph.nodes.end(), isReduction);
+  RL_ASSIGN(Plan plan, reduces ? RowPlanner(graph, target).run() : planPointwise(graph, target));
+  chooseTransposes(graph, target, plan);
+  return plan;
 }
 
 } // namespace rl

@@ -11,8 +11,16 @@
 
 namespace rl {
 
-int64_t chooseRowLanes(const Graph &graph, const TraceRequest &request, const cost::TargetDesc &target) {
-  int64_t least = 8, most = 1, elements = request.rows * request.width;
+namespace {
+
+/// Sizes in bytes of the elements of what is loaded and stored, tensors of whole rows only.
+struct ElementSizes {
+  int64_t least = 8, most = 1;
+};
+ElementSizes sizesOf(const Graph &graph, const TraceRequest &request) {
+  ElementSizes out;
+  auto &[least, most] = out;
+  int64_t elements = request.rows * request.width;
   std::set<ValueId> seen(request.outputs.begin(), request.outputs.end());
   std::vector<ValueId> work(request.outputs);
   auto count = [&](ValueId v) {
@@ -35,6 +43,25 @@ int64_t chooseRowLanes(const Graph &graph, const TraceRequest &request, const co
       if (!o.isLiteral() && seen.insert(o.value).second)
         work.push_back(o.value);
   }
+  return out;
+}
+
+} // namespace
+
+int64_t chooseColumnLanes(const Graph &graph, const TraceRequest &request, const cost::TargetDesc &target) {
+  for (ValueId v : request.outputs)
+    if (graph.type(v).elements() != request.rows)
+      return 1;
+  // A CPU fetches lines: of fewer bytes the rest would be there again only if all columns' lines fitted in its cache.
+  auto bytes = static_cast<int64_t>(target.gpu ? target.vectorBytes : target.lineBytes);
+  int64_t lanes = std::max<int64_t>(1, bytes / sizesOf(graph, request).most);
+  while (request.rows % lanes != 0)
+    lanes /= 2;
+  return lanes;
+}
+
+int64_t chooseRowLanes(const Graph &graph, const TraceRequest &request, const cost::TargetDesc &target) {
+  auto [least, most] = sizesOf(graph, request);
   auto bytes = static_cast<int64_t>(target.vectorBytes);
   int64_t lanes = target.gpu ? bytes / most : std::min(bytes / std::min(least, most), 2 * bytes / most);
   lanes = std::max<int64_t>(1, lanes);
@@ -86,7 +113,7 @@ Held heldRegisters(const Graph &graph, const Trace &trace) {
       out.loads += (bytes + 3) / 4;
     } else if (last[i] > in.level) {
       const Node &node = graph.nodes[in.node];
-      if (cost::opCost(node.op, graph.type(in.value).dtype, node.attrs.tanhApproximation).special > 0)
+      if (cost::opCost(node, graph.type(in.value).dtype).special > 0)
         out.dear += in.uniform ? 1 : trace.lanes;
     }
   }
@@ -126,7 +153,7 @@ int64_t unfusedBytes(const Graph &graph, const std::vector<NodeId> &nodes) {
 /// The schedules are those measured on an H200 (tests/bench/NOTES.md): few threads with several 16-byte vectors each, small
 /// blocks, a row's every load in flight before the first reduction.
 static void layOut(const Held &held, int64_t reductions, const cost::TargetDesc &target, PlannedGroup &g) {
-  int64_t vectors = g.width / g.lanes;
+  int64_t vectors = g.across ? g.width : g.width / g.lanes;
   g.threads = g.rowsPerBlock = 1;
   g.unroll = std::min<int64_t>(4, vectors);
   g.resident = false;
@@ -134,11 +161,11 @@ static void layOut(const Held &held, int64_t reductions, const cost::TargetDesc 
     return;
   auto ceilDiv = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
   if (g.across) {
-    // A warp reads 32 neighbouring columns at once; several warps divide the rows between them.
-    g.rowsPerBlock = 32;
+    // A strip of columns is 256 bytes wide where vectors lie across it, else 32 columns; several threads divide its rows.
+    g.rowsPerBlock = g.lanes > 1 ? 16 : 32;
     // A thread's partial results lie in 8 bytes of shared memory each, of which a kernel has 48 kB without asking.
-    int64_t most = 32;
-    while (most > 1 && most * g.rowsPerBlock * reductions * 8 > 48 * 1024)
+    int64_t most = g.lanes > 1 ? 16 : 32;
+    while (most > 1 && most * g.rowsPerBlock * g.lanes * reductions * 8 > 48 * 1024)
       most /= 2;
     for (g.threads = std::min<int64_t>(8, most); g.threads < most && ceilDiv(vectors, g.threads) > 16;)
       g.threads *= 2;
@@ -201,7 +228,7 @@ void scheduleRows(const Graph &graph, const Trace &trace, const cost::TargetDesc
       continue;
     }
     const Node &node = graph.nodes[in.node];
-    cost::OpCost c = cost::opCost(node.op, type.dtype, node.attrs.tanhApproximation);
+    cost::OpCost c = cost::opCost(node, type.dtype);
     if (opInfo(node.op).cls == OpClass::Reduction) {
       n = static_cast<double>(trace.elements);
       passes.insert(in.level - 1);
@@ -229,7 +256,8 @@ void scheduleRows(const Graph &graph, const Trace &trace, const cost::TargetDesc
   w.reductions = static_cast<int>(trace.levels);
   w.threadsPerBlock = static_cast<int>(g.threads * g.rowsPerBlock);
   // A CPU's blocks are rows, handed to threads in long runs: they make no waves.
-  w.blocks = target.gpu ? std::ceil(static_cast<double>(g.rows) / static_cast<double>(g.rowsPerBlock)) : 0;
+  int64_t rowsOfBlock = g.rowsPerBlock * (g.across ? g.lanes : 1);
+  w.blocks = target.gpu ? std::ceil(static_cast<double>(g.rows) / static_cast<double>(rowsOfBlock)) : 0;
   if (g.resident)
     w.bytesInFlight = static_cast<double>(g.threads * g.rowsPerBlock * g.unroll * held.loads * 4);
   g.work = w;
@@ -245,7 +273,8 @@ void scheduleRows(const Graph &graph, const Trace &trace, const cost::TargetDesc
                     " by one thread, in vectors of " + std::to_string(g.lanes));
   else if (g.across)
     g.why.push_back("neighbouring rows are neighbours in memory: so are the threads that have them, " +
-                    std::to_string(g.threads) + " to a row");
+                    std::to_string(g.threads) + " to a row" +
+                    (g.lanes > 1 ? ", " + std::to_string(g.lanes) + " rows to a thread" : ""));
   else if (g.resident)
     g.why.push_back("a row is held in the registers of " + std::to_string(g.threads) +
                     (g.threads == 1 ? " thread, " : " threads, ") + std::to_string(g.unroll) + " vector" +

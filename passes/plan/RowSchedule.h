@@ -13,6 +13,10 @@ namespace rl {
 /// narrowest), as far as they divide the width.
 int64_t chooseRowLanes(const Graph &, const TraceRequest &, const cost::TargetDesc &);
 
+/// Rows that a thread takes at once where neighbouring rows are neighbours in memory: 16 bytes of the widest tensor of whole
+/// rows, as far as they divide the rows; 1 where something is stored for each element.
+int64_t chooseColumnLanes(const Graph &, const TraceRequest &, const cost::TargetDesc &);
+
 /// Whether neighbouring rows are neighbours in memory in most of what is read, as for a reduction over a leading dimension.
 bool readsAcrossRows(const Graph &, Trace &);
 

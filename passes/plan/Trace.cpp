@@ -61,7 +61,7 @@ private:
   void placeInRow(Instance &) const;
   bool dependsOnElement(Expr e) const {
     e = ctx->expand(e);
-    return e.dependsOn(trace.vectorDim) || (trace.laneDim >= 0 && e.dependsOn(trace.laneDim));
+    return e.dependsOn(trace.vectorDim) || (trace.laneDim >= 0 && !trace.lanesAcross && e.dependsOn(trace.laneDim));
   }
   void startPieces(Frame &, const std::vector<index::Guarded> &);
   uint32_t finish(Frame &);
@@ -367,7 +367,8 @@ uint32_t Tracer::finish(Frame &f) {
         if (!o.isLiteral())
           made.uniform &= trace.instances[made.operands.back()].uniform;
       }
-      made.uniform |= opInfo(node.op).cls == OpClass::Reduction;
+      if (opInfo(node.op).cls == OpClass::Reduction)
+        made.uniform = !trace.lanesAcross;
     }
   }
   if (request.width) {
@@ -424,23 +425,27 @@ Status Tracer::run() {
   ctx = trace.context.get();
   trace.lanes = request.lanes;
   trace.width = request.width;
+  trace.lanesAcross = request.lanesAcross;
   trace.elements =
       request.width ? request.rows * request.width : iterationElements(graph, request.outputs[0], request.splitCat);
   trace.scopes.push_back({});
   trace.guards.push_back({});
+  int64_t rowLanes = request.lanesAcross ? request.lanes : 1, lanes = request.lanes / rowLanes;
   if (request.width)
-    trace.rowDim = ctx->addDim(request.rows);
-  int64_t vectors = (request.width ? request.width : trace.elements) / request.lanes;
+    trace.rowDim = ctx->addDim(request.rows / rowLanes);
+  int64_t vectors = (request.width ? request.width : trace.elements) / lanes;
   trace.vectorDim = ctx->addDim(vectors);
   element = ctx->dim(trace.vectorDim);
+  Expr row = request.width ? ctx->dim(trace.rowDim) : element;
   if (request.lanes > 1) {
     trace.laneDim = ctx->addDim(request.lanes);
-    element = ctx->add(ctx->mul(element, request.lanes), ctx->dim(trace.laneDim));
+    Expr &of = request.lanesAcross ? row : element;
+    of = ctx->add(ctx->mul(of, request.lanes), ctx->dim(trace.laneDim));
   }
   for (uint32_t o = 0; o < request.outputs.size(); ++o) {
     ValueId v = request.outputs[o];
     if (request.width) {
-      Expr at = ctx->dim(trace.rowDim);
+      Expr at = row;
       if (graph.type(v).elements() != request.rows)
         at = ctx->add(ctx->mul(at, request.width), element);
       RL_ASSIGN(uint32_t i, evaluate({v, index::delinearize(*ctx, at, graph.type(v).shape), 0, 0}));

@@ -72,7 +72,8 @@ struct Trace {
   int64_t width = 0;                ///< of a row kernel: elements of a row; 0: no row kernel
   uint32_t levels = 0;              ///< of a row kernel: the greatest level of an instance
   int64_t lanes = 1;
-  int64_t elements = 0; ///< of the iteration space
+  bool lanesAcross = false; ///< of a row kernel: lanes are neighbouring rows
+  int64_t elements = 0;     ///< of the iteration space
   std::vector<Instance> instances;
   std::vector<TraceScope> scopes;
   std::vector<std::vector<Condition>> guards; ///< [0] is empty
@@ -87,6 +88,9 @@ struct TraceRequest {
   bool splitCat = false; ///< every output is a cat of equal pieces: iterate over a piece, store all of them
   int64_t width = 0;     ///< of a row kernel: elements of a row, a multiple of the lanes; outputs have rows*width
   int64_t rows = 0;      ///< elements, or `rows` of them
+  /// Of a row kernel: lanes are neighbouring rows, row = V*row + lane, and a vector is one element of each. `rows` is a multiple
+  /// of the lanes, and all outputs have that many elements.
+  bool lanesAcross = false;
   // Where tracing ends early. A value that would be computed at an index which costs more than `maxIndexWeight`
   // (index::Expr::weight), or under more than `maxGuards` conditions, is too deep in layouts.
   size_t maxInstances = SIZE_MAX;

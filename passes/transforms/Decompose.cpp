@@ -78,16 +78,17 @@ private:
   /// Into how many parts, contiguous along dimension `dim`, a reduction is divided so that enough blocks and cores work on it; 1:
   /// not at all. What a block can hold as a row stays whole, as other ops on the same rows may then share its kernel.
   static int64_t partsOf(ArrayRef<int64_t> shape, ArrayRef<int64_t> dims, int64_t dim) {
-    constexpr int64_t kLongRow = 1 << 16, kLongColumn = 2048, kBlocks = 1024, kRowsOfBlock = 32, kLeast = 256;
+    constexpr int64_t kLongRow = 1 << 16, kLongColumn = 2048, kBlocks = 1024, kRowsOfBlock = 128, kLeast = 256;
     int64_t results = 1, reduced = 1;
     for (auto [d, extent] : llvm::enumerate(shape))
       (llvm::is_contained(dims, static_cast<int64_t>(d)) ? reduced : results) *= extent;
     bool column = dims.back() + 1 != static_cast<int64_t>(shape.size()) && shape.back() > 1;
     int64_t blocks = column ? (results + kRowsOfBlock - 1) / kRowsOfBlock : results;
-    if (reduced < (column ? kLongColumn : kLongRow) || blocks >= kBlocks / 2)
+    int64_t most = column ? kBlocks / 2 : kBlocks;
+    if (reduced < (column ? kLongColumn : kLongRow) || blocks >= most / 2)
       return 1;
     int64_t best = 1;
-    for (int64_t parts = 2; parts <= shape[dim] && parts * blocks <= kBlocks && reduced / parts >= kLeast; ++parts)
+    for (int64_t parts = 2; parts <= shape[dim] && parts * blocks <= most && reduced / parts >= kLeast; ++parts)
       if (shape[dim] % parts == 0)
         best = parts;
     return best;
@@ -136,6 +137,21 @@ private:
   /// A quotient by a number that is known: exactly what dividing gives, so that the mean of equal values is the value.
   Value over(Value v, double n) { return map(MapFn::Div, {v, literal(n)}); }
 
+  /// e^x for x <= 0, to be summed. Where the node's result is rounded to 16 bits the error of the fast form does not show, in a
+  /// logarithm of the sum neither: a term near 1 has a small x, and the error is x * 2^-24.
+  Value exponential(Value x) {
+    Value e = map(MapFn::Exp, x);
+    auto narrow = [](Value v) { return typeOf(v).getElementType().isBF16() || typeOf(v).getElementType().isF16(); };
+    Value result = op->getResult(0);
+    bool rounded = narrow(result) || (!result.use_empty() && llvm::all_of(result.getUsers(), [&](Operation *user) {
+                     auto cast = dyn_cast<ridge::MapOp>(user);
+                     return cast && cast.getFn() == MapFn::Cast && narrow(cast.getResult());
+                   }));
+    if (rounded)
+      e.getDefiningOp()->setAttr(ridge::kFastAttr, b.getUnitAttr());
+    return e;
+  }
+
   Value decompose(ridge::SoftmaxOp softmax) {
     // A row of -inf alone, or with a +inf or a NaN, has no finite maximum: the difference below is NaN where it must be.
     Value x = cast32(softmax.getInput());
@@ -145,7 +161,7 @@ private:
     }
     int64_t dim = softmax.getDim();
     Value less = map(MapFn::Sub, {x, reduce(ReduceFn::Amax, x, dim)});
-    Value e = map(MapFn::Exp, less);
+    Value e = exponential(less);
     Value sum = reduce(ReduceFn::Sum, e, dim);
     if (softmax.getLog())
       return map(MapFn::Sub, {less, map(MapFn::Log, sum)});
@@ -230,7 +246,7 @@ private:
       Value v = cast32(x);
       Value top = reduce(ReduceFn::Amax, v, dims);
       Value finite = map(MapFn::Where, {map(MapFn::IsFinite, top, b.getI1Type()), top, literal(0)});
-      Value sum = reduce(ReduceFn::Sum, map(MapFn::Exp, map(MapFn::Sub, {v, finite})), dims);
+      Value sum = reduce(ReduceFn::Sum, exponential(map(MapFn::Sub, {v, finite})), dims);
       return finish(map(MapFn::Add, {map(MapFn::Log, sum), finite}));
     }
     case ReduceFn::ArgMax:

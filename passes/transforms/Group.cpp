@@ -82,6 +82,8 @@ private:
           name("keeps", b.getBoolAttr(g.keeps)),
           name("across", b.getBoolAttr(g.across)),
       });
+    if (g.kind == "transpose")
+      schedule.append({name("width", i64(g.width)), name("rows", i64(g.rows))});
     group.setScheduleAttr(b.getDictionaryAttr(schedule));
     SmallVector<StringRef> why(g.why.begin(), g.why.end());
     group.setWhyAttr(b.getStrArrayAttr(why));

@@ -171,6 +171,7 @@ F floorDivideF32(F a, F b);
 
 // The forms for NVPTX where the result is rounded to 16 bits; `bf16` where subnormal f32 results matter.
 F exp16(F x);
+F expTerm(F x);
 F log16(F x, bool base2); ///< for bf16
 F tanh16(F x);
 F sigmoid16(F x, bool bf16);

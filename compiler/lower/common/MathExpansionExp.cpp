@@ -202,6 +202,8 @@ F geluTanhF32(F x) {
 
 F exp16(F x) { return x.emitter->perLane("llvm.nvvm.ex2.approx", {x * kLog2E}); }
 
+F expTerm(F x) { return ex2Ftz(x * kLog2E); }
+
 F tanh16(F x) {
   // x + x^3 P(x^2) on [0, 0.5]: 2^-20.6.
   constexpr float kTanh[] = {-0x1.5547c6p-2f, 0x1.0e7232p-3f, -0x1.6e99c2p-5f};

@@ -64,3 +64,17 @@ func.func @plain(%x: tensor<4x8xbf16>) -> tensor<4xbf16> {
   %y = ridge.reduce sum %x over [1] : tensor<4x8xbf16> -> tensor<4xbf16>
   return %y : tensor<4xbf16>
 }
+
+// A softmax that is rounded to 16 bits takes the hardware's exponential; one in f32 does not, unless all that reads it rounds it.
+// CHECK-LABEL: func.func @exponentials
+// CHECK: ridge.map {{ *}}exp({{.*}}) {ridge.fast}
+// CHECK: ridge.map {{ *}}exp({{[^{]*}}) : (tensor<4x8xf32>)
+// CHECK: ridge.map {{ *}}exp({{.*}}) {ridge.fast}
+func.func @exponentials(%h: tensor<4x8xbf16>, %x: tensor<4x8xf32>) -> (tensor<4x8xbf16>, tensor<4x8xf32>, tensor<4x8xbf16>) {
+  %a = ridge.softmax %h dim 1 : tensor<4x8xbf16> -> tensor<4x8xbf16>
+  %b = ridge.softmax %x dim 1 : tensor<4x8xf32> -> tensor<4x8xf32>
+  %y = ridge.map mul(%x, %x) : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+  %c = ridge.softmax %y dim 1 : tensor<4x8xf32> -> tensor<4x8xf32>
+  %d = ridge.map cast(%c) : (tensor<4x8xf32>) -> tensor<4x8xbf16>
+  return %a, %b, %d : tensor<4x8xbf16>, tensor<4x8xf32>, tensor<4x8xbf16>
+}

@@ -17,7 +17,7 @@ func.func @add_rms_norm(%x: tensor<64x4096xbf16>, %r: tensor<64x4096xbf16>, %w: 
 // What is transposed afterwards is written first: its rows are no longer the kernel's.
 // CHECK-LABEL: func.func @softmax_transposed
 // CHECK: ridge.group "row"
-// CHECK: ridge.group "pointwise"
+// CHECK: ridge.group "transpose"
 // CHECK-NOT: ridge.group
 // CHECK: return
 func.func @softmax_transposed(%x: tensor<64x128xf32>) -> tensor<128x64xf32> {

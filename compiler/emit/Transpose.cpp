@@ -1,0 +1,110 @@
+// Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "compiler/emit/Transpose.h"
+#include "compiler/emit/TraceEmitter.h"
+#include "ir/index/Access.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/IR/BuiltinOps.h"
+
+using namespace mlir;
+
+namespace rl::emit {
+
+using mlir::Value; // not the graph's
+
+namespace {
+
+// How a warp's 32 squares lie. Eight below each other: a load of 16-byte vectors down a column reads 128 bytes in a row. Four
+// beside each other: a store writes 64 bytes in a row, whole sectors; a block's four warps write 256 bytes of it.
+constexpr int64_t kDown = 8, kBeside = 4;
+
+bool readsDown(const Trace &trace, const Instance &in) {
+  if (in.node != kNone || in.uniform || in.guard != 0 || in.scope != 0)
+    return false;
+  index::Context &ctx = *trace.context;
+  return index::classify(ctx, in.linear, trace.rowDim, trace.lanes).kind == index::Access::Contiguous &&
+         index::classify(ctx, in.linear, trace.laneDim, trace.lanes).kind != index::Access::Contiguous;
+}
+
+} // namespace
+
+Result<int64_t> emitTranspose(ModuleOp module, const TransposeKernel &kernel, const CodeTarget &target) {
+  const Graph &graph = kernel.body;
+  const TransposeSchedule &s = kernel.schedule;
+  TraceRequest request;
+  request.graph = &graph;
+  request.outputs = graph.outputs;
+  request.boundary.assign(graph.values.size(), false);
+  request.width = s.width;
+  request.rows = s.rows;
+  request.lanes = s.lanes;
+  RL_ASSIGN(Trace trace, tracePointwise(request));
+
+  MLIRContext *ctx = module.getContext();
+  OpBuilder b(ctx);
+  Location loc = b.getUnknownLoc();
+  b.setInsertionPointToEnd(module.getBody());
+  Type pointer = LLVM::LLVMPointerType::get(ctx, target.nvptx ? 1 : 0);
+  SmallVector<Type> types(graph.inputs.size() + graph.outputs.size(), pointer);
+  auto f = func::FuncOp::create(b, loc, kernel.name, b.getFunctionType(types, {}));
+  f->setAttr("ridge.kernel", b.getUnitAttr());
+  f->setAttr("ridge.block", b.getI64IntegerAttr(kTransposeThreads));
+  Block *entry = f.addEntryBlock();
+  ValueRange arguments = entry->getArguments();
+  ValueRange inputs = arguments.take_front(graph.inputs.size()), outputs = arguments.drop_front(graph.inputs.size());
+  b.setInsertionPointToStart(entry);
+  auto index = [&](int64_t v) { return arith::ConstantIndexOp::create(b, loc, v).getResult(); };
+  auto div = [&](Value x, int64_t c) { return arith::DivUIOp::create(b, loc, x, index(c)).getResult(); };
+  auto rem = [&](Value x, int64_t c) { return arith::RemUIOp::create(b, loc, x, index(c)).getResult(); };
+  auto mul = [&](Value x, int64_t c) { return arith::MulIOp::create(b, loc, x, index(c)).getResult(); };
+  auto add = [&](Value x, Value y) { return arith::AddIOp::create(b, loc, x, y).getResult(); };
+
+  // Neighbouring blocks go along the rows.
+  int64_t down = s.rows / s.lanes, beside = s.width / s.lanes, besideOfBlock = kTransposeThreads / kDown;
+  int64_t blocksBeside = (beside + besideOfBlock - 1) / besideOfBlock, blocksDown = (down + kDown - 1) / kDown;
+  Value thread = gpu::ThreadIdOp::create(b, loc, gpu::Dimension::x);
+  Value block = gpu::BlockIdOp::create(b, loc, gpu::Dimension::x);
+  Value warp = div(thread, 32), lane = rem(thread, 32);
+  Value square = add(mul(div(block, blocksBeside), kDown), rem(lane, kDown));
+  Value vector = add(mul(rem(block, blocksBeside), besideOfBlock), add(mul(warp, kBeside), div(lane, kDown)));
+  Value there;
+  auto within = [&](Value x, int64_t n, int64_t tile) {
+    if (n % tile == 0)
+      return;
+    Value in = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, x, index(n));
+    there = there ? arith::AndIOp::create(b, loc, there, in).getResult() : in;
+  };
+  within(square, down, kDown);
+  within(vector, beside, besideOfBlock);
+  if (there) {
+    auto branch = scf::IfOp::create(b, loc, there);
+    b.setInsertionPoint(branch.thenBlock()->getTerminator());
+  }
+  Value firstRow = mul(square, s.lanes);
+  std::vector<std::unique_ptr<TraceEmitter>> rows;
+  for (int64_t r = 0; r < s.lanes; ++r) {
+    rows.push_back(std::make_unique<TraceEmitter>(b, loc, graph, trace, target, /*aligned=*/true, inputs, outputs));
+    rows.back()->setRowIndex(r ? add(firstRow, index(r)) : firstRow);
+    rows.back()->setVectorIndex(vector);
+  }
+  for (uint32_t i = 0; i < trace.instances.size(); ++i)
+    if (readsDown(trace, trace.instances[i])) {
+      SmallVector<Lane> square = rows[0]->loadSquare(trace.instances[i]);
+      for (auto [row, lane] : llvm::zip(rows, square))
+        row->lane(i) = std::move(lane);
+    }
+  for (auto &row : rows)
+    row->emitLoads();
+  for (auto &row : rows)
+    row->emitRest();
+  b.setInsertionPointToEnd(entry);
+  func::ReturnOp::create(b, loc);
+  return blocksDown * blocksBeside;
+}
+
+} // namespace rl::emit
