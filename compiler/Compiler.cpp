@@ -210,6 +210,8 @@ Result<int64_t> Driver::emitRow(ModuleOp kernels, DictionaryAttr schedule, Graph
   kernel.schedule.resident = flag(schedule, "resident");
   kernel.schedule.keeps = flag(schedule, "keeps");
   kernel.schedule.across = flag(schedule, "across");
+  kernel.schedule.online = flag(schedule, "online");
+  kernel.schedule.parts = number(schedule, "parts");
   kernel.body = std::move(body);
   RL_ASSIGN(launch.blocks, emit::emitRow(kernels, kernel, code, /*alignedTo16=*/target.cuda));
   launch.block.x = static_cast<uint32_t>(kernel.schedule.threads * kernel.schedule.rowsPerBlock);

@@ -133,6 +133,12 @@ static Value exchange(OpBuilder &b, Location loc, Value v, int64_t offset) {
   return arith::OrIOp::create(b, loc, wide, arith::ExtUIOp::create(b, loc, i64, low));
 }
 
+Value combineInWarp(OpBuilder &b, Location loc, const Combiner &c, Value v, int64_t threads) {
+  for (int64_t offset = threads / 2; offset > 0; offset /= 2)
+    v = c.combine(b, loc, v, exchange(b, loc, v, offset));
+  return v;
+}
+
 /// Vectors of partial results, a lane a row. Lane l of thread t lies at place l * blockThreads + t. The threads of a group of rows
 /// divide its lanes between them; then each reads all of them.
 static void combineLanes(
@@ -214,8 +220,7 @@ void combineThreads(OpBuilder &b, Location loc, const RowThreads &row, ArrayRef<
     return;
   }
   auto butterfly = [&](size_t r, int64_t threads) {
-    for (int64_t offset = threads / 2; offset > 0; offset /= 2)
-      partial[r] = combiners[r].combine(b, loc, partial[r], exchange(b, loc, partial[r], offset));
+    partial[r] = combineInWarp(b, loc, combiners[r], partial[r], threads);
   };
   for (size_t r = 0; r < combiners.size(); ++r)
     butterfly(r, std::min<int64_t>(row.threads, 32));

@@ -41,6 +41,9 @@ struct RowThreads {
   int64_t slots() const { return threads == 1 ? 0 : across ? blockThreads() * lanes : threads > 32 ? warps() : 0; }
 };
 
+/// Combines the values of each group of so many (a power of two up to 32) neighbouring threads; each of them has the result.
+Value combineInWarp(mlir::OpBuilder &, mlir::Location, const Combiner &, Value, int64_t threads);
+
 /// Combines partial results of a row's threads so that each of them has the result: exchanges within warps, then through
 /// shared memory behind one barrier for all of `partial`. `firstSlot`: the place of the first in `shared`, an array of i64, of
 /// which each takes slots(); no place is used twice in a kernel. All threads of the block take part.

@@ -1,9 +1,10 @@
 // Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/emit/Row.h"
-#include "compiler/emit/Combine.h"
+#include "compiler/emit/Online.h"
 #include "compiler/emit/TraceEmitter.h"
 #include "passes/cost/OpCost.h"
+#include "passes/plan/ColumnSums.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -26,7 +27,11 @@ struct Pass {
   std::vector<uint32_t> instances;  ///< that differ within the row, in order
   std::vector<uint32_t> reductions; ///< that end with this pass
   std::vector<size_t> stores;       ///< of whole rows
-  bool empty() const { return reductions.empty() && stores.empty(); }
+  std::vector<size_t> columnSums;   ///< places in Trace::columnSums
+  // Pairs of which the maximum would end with this pass and the sum with the next: both end with this one.
+  std::vector<OnlineSum> online;
+  std::vector<uint32_t> exponentials; ///< instances of the sums' operands, in order
+  bool empty() const { return reductions.empty() && stores.empty() && online.empty() && columnSums.empty(); }
 };
 
 class RowEmitter {
@@ -46,9 +51,11 @@ public:
   /// Slots of shared memory, an i64 each.
   int64_t slots() const {
     return reductionCount() *
-           RowThreads{schedule.threads, schedule.rowsPerBlock, schedule.across, acrossLanes(), Value()}.slots();
+           RowThreads{schedule.threads, schedule.rowsPerBlock, schedule.across, acrossLanes(), Value()}.slots() *
+           (schedule.parts ? 2 : 1);
   }
   void plan();
+  /// One row, or the rows of a part.
   void emit();
 
 private:
@@ -57,7 +64,7 @@ private:
   int64_t reductionCount() const {
     int64_t n = 0;
     for (const Pass &p : passes)
-      n += static_cast<int64_t>(p.reductions.size());
+      n += static_cast<int64_t>(p.reductions.size() + 2 * p.online.size());
     return n;
   }
   Combiner combinerOf(uint32_t reduction) const {
@@ -71,7 +78,11 @@ private:
   bool storesRow(const TraceStore &s) const { return graph.type(graph.outputs[s.output]).elements() != schedule.rows; }
   void collect(uint32_t root, std::vector<bool> &in) const;
 
-  std::unique_ptr<TraceEmitter> vectorEmitter(Value vector);
+  std::unique_ptr<TraceEmitter> vectorEmitter(Value row, Value vector);
+  void emitRow();
+  void emitPart();
+  Value words(Value);
+  Value fromWords(Value, Type);
   void emitLoads();
   void emitScalars(uint32_t level);
   Value contributionOf(TraceEmitter &, uint32_t reduction, const Combiner &, Value valid);
@@ -80,7 +91,11 @@ private:
   void residentPass(const Pass &, uint32_t level);
   void loopPass(const Pass &);
   void finishReductions(const Pass &, SmallVector<Value> partial);
-  void forget(TraceEmitter &, uint32_t level);
+  void findOnlineSums();
+  Value sumOnline(TraceEmitter &, const Pass &, const OnlineSum &, Value local, Value isThere);
+  Value finishOnline(const OnlineEmitter &, const OnlineSum &, Value top, Value sum);
+  void residentOnline(const Pass &, uint32_t level, ArrayRef<Value> tops);
+  void forget(TraceEmitter &, uint32_t level, bool beforeExponentials = false);
   void hide(Lane &);
 
   Value index(int64_t v) { return arith::ConstantIndexOp::create(b, loc, v); }
@@ -98,6 +113,7 @@ private:
   std::vector<Pass> passes;
   std::vector<std::unique_ptr<TraceEmitter>> held; ///< of a resident row: its vectors
   std::vector<Value> valid;                        ///< of these: whether the vector is there; null: always
+  SmallVector<Value> columnTotals;                 ///< of each column sum, for each of these
   Value rowIndex, place, there, shared;
   RowThreads rowThreads;
   int64_t nextSlot = 0;
@@ -119,6 +135,21 @@ void RowEmitter::collect(uint32_t root, std::vector<bool> &in) const {
   }
 }
 
+/// A maximum that several sums are over is one of a pair with the first; the others stay in the next pass.
+void RowEmitter::findOnlineSums() {
+  for (size_t p = 0; p + 1 < passes.size(); ++p)
+    for (uint32_t sum : std::vector<uint32_t>(passes[p + 1].reductions)) {
+      std::optional<OnlineSum> pair = findOnline(graph, trace, sum);
+      auto &tops = passes[p].reductions;
+      auto top = pair ? std::find(tops.begin(), tops.end(), pair->top) : tops.end();
+      if (top == tops.end())
+        continue;
+      tops.erase(top);
+      std::erase(passes[p + 1].reductions, sum);
+      passes[p].online.push_back(*pair);
+    }
+}
+
 void RowEmitter::plan() {
   passes.resize(trace.levels + 1);
   for (uint32_t i = 0; i < trace.instances.size(); ++i)
@@ -127,12 +158,26 @@ void RowEmitter::plan() {
   for (size_t s = 0; s < trace.stores.size(); ++s)
     if (storesRow(trace.stores[s]))
       passes[trace.instances[trace.stores[s].instance].level].stores.push_back(s);
+  for (size_t s = 0; s < trace.columnSums.size(); ++s)
+    passes[trace.instances[trace.columnSums[s].instance].level].columnSums.push_back(s);
+  if (schedule.online)
+    findOnlineSums();
   for (Pass &p : passes) {
     std::vector<bool> needed(trace.instances.size(), false);
+    for (const OnlineSum &pair : p.online)
+      collect(trace.instances[pair.sum].operands[0], needed);
+    for (uint32_t i : trace.scopes[0].order)
+      if (needed[i])
+        p.exponentials.push_back(i);
+    needed.assign(trace.instances.size(), false);
+    for (const OnlineSum &pair : p.online)
+      collect(trace.instances[pair.top].operands[0], needed);
     for (uint32_t r : p.reductions)
       collect(trace.instances[r].operands[0], needed);
     for (size_t s : p.stores)
       collect(trace.stores[s].instance, needed);
+    for (size_t s : p.columnSums)
+      collect(trace.columnSums[s].instance, needed);
     // What a branch computes is written with the branch.
     for (uint32_t i : trace.scopes[0].order)
       if (needed[i])
@@ -140,9 +185,9 @@ void RowEmitter::plan() {
   }
 }
 
-std::unique_ptr<TraceEmitter> RowEmitter::vectorEmitter(Value vector) {
+std::unique_ptr<TraceEmitter> RowEmitter::vectorEmitter(Value row, Value vector) {
   auto e = std::make_unique<TraceEmitter>(b, loc, graph, trace, target, aligned, inputs, outputs);
-  e->setRowIndex(rowIndex);
+  e->setRowIndex(row);
   e->setVectorIndex(vector);
   return e;
 }
@@ -220,6 +265,16 @@ void RowEmitter::finishReductions(const Pass &pass, SmallVector<Value> partial) 
     scalars.lane(r) = c.finish(scalars.bodies(), v, graph.strict);
 }
 
+/// A vector that fills 32-bit registers, as these; and back.
+Value RowEmitter::words(Value v) {
+  auto vector = cast<VectorType>(v.getType());
+  int64_t bits = vector.getNumElements() * vector.getElementTypeBitWidth();
+  return vector::BitCastOp::create(b, loc, VectorType::get({bits / 32}, b.getI32Type()), v);
+}
+Value RowEmitter::fromWords(Value v, Type type) {
+  return vector::BitCastOp::create(b, loc, cast<VectorType>(type), v);
+}
+
 /// The compiler would rather keep a row's f32 values than widen the 16-bit ones again, and runs out of registers. What it
 /// cannot see through it must widen again (a third less time where a thread holds many vectors, measured on an H200).
 void RowEmitter::hide(Lane &lane) {
@@ -230,8 +285,8 @@ void RowEmitter::hide(Lane &lane) {
   int64_t bits = vector.getNumElements() * vector.getElementTypeBitWidth();
   if (bits % 32 != 0 || !target.nvptx)
     return;
-  Type i32 = b.getI32Type(), words = VectorType::get({bits / 32}, i32);
-  Value packed = vector::BitCastOp::create(b, loc, words, lane.raw);
+  Type i32 = b.getI32Type();
+  Value packed = words(lane.raw);
   SmallVector<Value> hidden;
   for (int64_t w = 0; w < bits / 32; ++w) {
     Value word = vector::ExtractOp::create(b, loc, packed, ArrayRef<int64_t>{w});
@@ -241,15 +296,19 @@ void RowEmitter::hide(Lane &lane) {
                                                LLVM::AsmDialectAttr(), ArrayAttr())
                          .getResult(0));
   }
-  lane.raw = vector::BitCastOp::create(b, loc, vector, vector::FromElementsOp::create(b, loc, words, hidden));
+  auto type = cast<VectorType>(packed.getType());
+  lane.raw = fromWords(vector::FromElementsOp::create(b, loc, type, hidden), vector);
 }
 
 /// Between two passes over a resident row: loads stay, packed as they came; of the rest at most what takes the
 /// special-function unit and is needed again.
-void RowEmitter::forget(TraceEmitter &e, uint32_t level) {
+void RowEmitter::forget(TraceEmitter &e, uint32_t level, bool beforeExponentials) {
   std::vector<bool> later(trace.instances.size(), false);
   for (uint32_t p = level + 1; p < passes.size(); ++p)
     for (uint32_t i : passes[p].instances)
+      later[i] = true;
+  if (beforeExponentials)
+    for (uint32_t i : passes[level].exponentials)
       later[i] = true;
   for (uint32_t i : trace.scopes[0].order) {
     const Instance &in = trace.instances[i];
@@ -267,8 +326,50 @@ void RowEmitter::forget(TraceEmitter &e, uint32_t level) {
   }
 }
 
+/// A thread's part of the sum in one vector, lane by lane, with `local` for what is subtracted.
+Value RowEmitter::sumOnline(TraceEmitter &e, const Pass &pass, const OnlineSum &pair, Value local, Value isThere) {
+  e.lane(pair.subtracted) = {DType::F32, local, local, {}};
+  for (uint32_t i : pass.exponentials)
+    e.emit(i);
+  return contributionOf(e, pair.sum, combinerOf(pair.sum), isThere);
+}
+
+/// Makes the pair known to what follows; returns the factor to the row's of what this thread has computed.
+Value RowEmitter::finishOnline(const OnlineEmitter &online, const OnlineSum &pair, Value top, Value sum) {
+  Value own = top;
+  sum = combinerOf(pair.sum).acrossLanes(b, loc, sum);
+  online.combineThreads(rowThreads, top, sum, shared, nextSlot);
+  nextSlot += 2 * rowThreads.slots();
+  scalars.lane(pair.top) = {DType::F32, top, top, {}};
+  scalars.lane(pair.sum) = {DType::F32, sum, sum, {}};
+  return online.factor(own, top);
+}
+
+/// The second half of a pass with pairs: sums over what each thread subtracts, from its own maxima, one a pair.
+void RowEmitter::residentOnline(const Pass &pass, uint32_t level, ArrayRef<Value> tops) {
+  for (auto [pair, top] : llvm::zip(pass.online, tops)) {
+    OnlineEmitter online(b, loc, graph, trace, pair);
+    Combiner c = combinerOf(pair.sum);
+    Value local = online.local(top), sum;
+    for (size_t u = 0; u < held.size(); ++u) {
+      // One register a pair, not one a lane: a row that fills the registers of a block leaves few.
+      Value v = c.acrossLanes(b, loc, sumOnline(*held[u], pass, pair, local, valid[u]));
+      sum = sum ? c.combine(b, loc, sum, v) : v;
+      forget(*held[u], level, /*beforeExponentials=*/pass.online.size() > 1);
+      held[u]->lane(pair.subtracted) = {};
+    }
+    Value factor = finishOnline(online, pair, top, sum);
+    for (auto &e : held)
+      if (e->has(pair.exponential)) {
+        Value v = e->bodies().wide(e->lane(pair.exponential));
+        v = arith::MulFOp::create(b, loc, v, e->bodies().splatTo(factor, isa<VectorType>(v.getType()) ? trace.lanes : 1));
+        e->lane(pair.exponential) = {DType::F32, v, v, {}};
+      }
+  }
+}
+
 void RowEmitter::residentPass(const Pass &pass, uint32_t level) {
-  SmallVector<Value> partial(pass.reductions.size());
+  SmallVector<Value> partial(pass.reductions.size()), tops(pass.online.size());
   for (size_t u = 0; u < held.size(); ++u) {
     TraceEmitter &e = *held[u];
     for (uint32_t i = 0; i < trace.instances.size(); ++i)
@@ -281,9 +382,20 @@ void RowEmitter::residentPass(const Pass &pass, uint32_t level) {
       Value v = contributionOf(e, r, c, valid[u]);
       total = total ? c.combine(b, loc, total, v) : v;
     }
+    for (auto [pair, top] : llvm::zip(pass.online, tops)) {
+      Combiner c = combinerOf(pair.top);
+      Value v = c.acrossLanes(b, loc, contributionOf(e, pair.top, c, valid[u]));
+      top = top ? c.combine(b, loc, top, v) : v;
+    }
     storeRow(e, pass, valid[u]);
-    forget(e, level);
+    for (size_t s : pass.columnSums) {
+      Value &total = columnTotals[s * held.size() + u];
+      Value v = e.bodies().splatTo(e.bodies().wide(e.lane(trace.columnSums[s].instance)), trace.lanes);
+      total = arith::AddFOp::create(b, loc, total, v);
+    }
+    forget(e, level, !pass.online.empty());
   }
+  residentOnline(pass, level, tops);
   finishReductions(pass, std::move(partial));
 }
 
@@ -293,7 +405,7 @@ void RowEmitter::loopPass(const Pass &pass) {
   for (uint32_t r : pass.reductions)
     combiners.push_back(combinerOf(r));
   auto emitterAt = [&](Value at) {
-    std::unique_ptr<TraceEmitter> e = vectorEmitter(at);
+    std::unique_ptr<TraceEmitter> e = vectorEmitter(rowIndex, at);
     for (uint32_t i = 0; i < trace.instances.size(); ++i)
       if (!trace.instances[i].varies && trace.instances[i].scope == 0 && scalars.has(i))
         e->lane(i) = scalars.lane(i);
@@ -307,14 +419,29 @@ void RowEmitter::loopPass(const Pass &pass) {
           combiners[r].combine(b, loc, totals[r], contributionOf(*e, pass.reductions[r], combiners[r], Value()));
     storeRow(*e, pass, Value());
   };
-  auto body = [&](Value at, MutableArrayRef<Value> totals) {
-    std::unique_ptr<TraceEmitter> e = emitterAt(at);
-    finish(e, totals);
+  // Of each pair the maximum so far, and the sum lane by lane.
+  auto finishPairs = [&](MutableArrayRef<std::unique_ptr<TraceEmitter>> all, MutableArrayRef<Value> pairs) {
+    for (size_t o = 0; o < pass.online.size(); ++o) {
+      const OnlineSum &pair = pass.online[o];
+      OnlineEmitter online(b, loc, graph, trace, pair);
+      Combiner most = combinerOf(pair.top), total = combinerOf(pair.sum);
+      Value &top = pairs[2 * o], &sum = pairs[2 * o + 1], seen;
+      for (auto &e : all) {
+        Value v = contributionOf(*e, pair.top, most, Value());
+        seen = seen ? most.combine(b, loc, seen, v) : v;
+      }
+      Value before = top;
+      top = most.combine(b, loc, top, most.acrossLanes(b, loc, seen));
+      Value local = online.local(top), factor = online.rescale(before, top);
+      sum = arith::MulFOp::create(b, loc, sum, all[0]->bodies().splatTo(factor, trace.lanes));
+      for (auto &e : all)
+        sum = total.combine(b, loc, sum, sumOnline(*e, pass, pair, local, Value()));
+    }
   };
-  // U vectors of which all loads are issued first.
-  auto bodies = [&](Value at, MutableArrayRef<Value> totals) {
+  // Vectors of which all loads are issued first.
+  auto bodies = [&](Value at, int64_t count, MutableArrayRef<Value> totals) {
     SmallVector<std::unique_ptr<TraceEmitter>> all;
-    for (int64_t u = 0; u < U; ++u) {
+    for (int64_t u = 0; u < count; ++u) {
       all.push_back(emitterAt(plus(at, u * T)));
       for (uint32_t i : pass.instances)
         if (trace.instances[i].node == kNone && trace.instances[i].guard == 0)
@@ -322,40 +449,46 @@ void RowEmitter::loopPass(const Pass &pass) {
     }
     for (auto &e : all)
       finish(e, totals);
+    finishPairs(all, totals.drop_front(combiners.size()));
   };
   // U partial results of each reduction, so that one need not wait for another; what is left goes to the first. Lanes that are
-  // rows are enough of them.
-  int64_t sets = acrossLanes() > 1 ? 1 : U;
+  // rows are enough of them; of pairs there is one.
+  int64_t sets = acrossLanes() > 1 || !pass.online.empty() ? 1 : U;
   SmallVector<Value> totals;
   for (int64_t u = 0; u < sets; ++u)
     for (const Combiner &c : combiners)
       totals.push_back(c.identity(b, loc, trace.lanes));
+  for (const OnlineSum &pair : pass.online) {
+    totals.push_back(combinerOf(pair.top).identity(b, loc, 1));
+    totals.push_back(combinerOf(pair.sum).identity(b, loc, trace.lanes));
+  }
   int64_t n = static_cast<int64_t>(combiners.size()), whole = vectors / (T * U) * (T * U);
   if (whole) {
     auto loop = scf::ForOp::create(b, loc, place, index(whole), index(T * U), totals);
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(loop.getBody());
     SmallVector<Value> next(loop.getRegionIterArgs());
-    if (sets == 1) {
-      bodies(loop.getInductionVar(), next);
-    } else {
+    if (sets == 1)
+      bodies(loop.getInductionVar(), U, next);
+    else
       for (int64_t u = 0; u < U; ++u)
-        body(plus(loop.getInductionVar(), u * T), MutableArrayRef<Value>(next).slice(u * n, n));
-    }
+        bodies(plus(loop.getInductionVar(), u * T), 1, MutableArrayRef<Value>(next).slice(u * n, n));
     if (!next.empty())
       scf::YieldOp::create(b, loc, next);
     totals.assign(loop.getResults().begin(), loop.getResults().end());
   }
   if (whole < vectors) {
     SmallVector<Value> first(totals.begin(), totals.begin() + n);
+    first.append(totals.begin() + sets * n, totals.end());
     auto loop = scf::ForOp::create(b, loc, plus(place, whole), index(vectors), index(T), first);
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(loop.getBody());
     SmallVector<Value> next(loop.getRegionIterArgs());
-    body(loop.getInductionVar(), next);
+    bodies(loop.getInductionVar(), 1, next);
     if (!next.empty())
       scf::YieldOp::create(b, loc, next);
-    std::copy(loop.getResults().begin(), loop.getResults().end(), totals.begin());
+    std::copy_n(loop.getResults().begin(), n, totals.begin());
+    std::copy(loop.getResults().begin() + n, loop.getResults().end(), totals.begin() + sets * n);
   }
   SmallVector<Value> partial;
   for (int64_t r = 0; r < n; ++r) {
@@ -364,6 +497,9 @@ void RowEmitter::loopPass(const Pass &pass) {
       v = combiners[r].combine(b, loc, v, totals[u * n + r]);
     partial.push_back(v);
   }
+  for (size_t o = 0; o < pass.online.size(); ++o)
+    finishOnline(OnlineEmitter(b, loc, graph, trace, pass.online[o]), pass.online[o], totals[sets * n + 2 * o],
+                 totals[sets * n + 2 * o + 1]);
   finishReductions(pass, std::move(partial));
 }
 
@@ -387,10 +523,114 @@ void RowEmitter::emitLoads() {
 }
 
 void RowEmitter::emit() {
+  if (schedule.parts)
+    emitPart();
+  else
+    emitRow();
+}
+
+/// The rows of a part, one after the other. The loads of a row are issued while the one before it is computed.
+void RowEmitter::emitPart() {
+  const int64_t rows = schedule.rows / schedule.parts, vectors = vectorsOfRow(), U = schedule.unroll;
+  Value first = arith::MulIOp::create(b, loc, rowIndex, index(rows));
+  SmallVector<Value> at;
+  for (int64_t u = 0; u < U; ++u) {
+    Value vector = plus(place, u * schedule.threads);
+    if ((u + 1) * schedule.threads > vectors) {
+      Value there = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, vector, index(vectors));
+      vector = arith::SelectOp::create(b, loc, there, vector, index(vectors - 1));
+    }
+    at.push_back(vector);
+  }
+  // What every row loads anew in vectors of whole registers.
+  SmallVector<uint32_t> loads;
+  for (const Pass &p : passes)
+    for (uint32_t i : p.instances) {
+      const Instance &in = trace.instances[i];
+      auto bytes = static_cast<int64_t>(dtypeSize(graph.type(in.value).dtype)) * trace.lanes;
+      if (in.node == kNone && in.guard == 0 && !in.uniform && bytes % 4 == 0 &&
+          trace.context->expand(in.linear).dependsOn(trace.rowDim) && !llvm::is_contained(loads, i))
+        loads.push_back(i);
+    }
+  SmallVector<Type> types;
+  auto loadRow = [&](Value row) {
+    SmallVector<Value> out;
+    for (Value vector : at) {
+      std::unique_ptr<TraceEmitter> e = vectorEmitter(row, vector);
+      for (uint32_t i : loads) {
+        e->emit(i);
+        types.push_back(e->lane(i).raw.getType());
+        out.push_back(words(e->lane(i).raw));
+      }
+    }
+    return out;
+  };
+  SmallVector<Value> carried = loadRow(first);
+  const size_t inFlight = carried.size();
+  Value zero = arith::ConstantOp::create(
+      b, loc, DenseElementsAttr::get(VectorType::get({trace.lanes}, b.getF32Type()), b.getF32FloatAttr(0).getValue()));
+  carried.append(trace.columnSums.size() * static_cast<size_t>(U), zero);
+  auto loop = scf::ForOp::create(b, loc, index(0), index(rows), index(1), carried);
+  {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(loop.getBody());
+    Value turn = loop.getInductionVar();
+    rowIndex = arith::AddIOp::create(b, loc, first, turn);
+    for (int64_t u = 0; u < U; ++u) {
+      held.push_back(vectorEmitter(rowIndex, at[static_cast<size_t>(u)]));
+      valid.push_back((u + 1) * schedule.threads > vectors
+                          ? arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult,
+                                                  plus(place, u * schedule.threads), index(vectors))
+                                .getResult()
+                          : Value());
+      for (auto [l, i] : llvm::enumerate(loads)) {
+        size_t k = static_cast<size_t>(u) * loads.size() + l;
+        held.back()->lane(i) =
+            held.back()->bodies().fromMemory(fromWords(loop.getRegionIterArg(static_cast<unsigned>(k)), types[k]),
+                                             graph.type(trace.instances[i].value).dtype);
+      }
+    }
+    // Behind the last row it is loaded once more.
+    Value next = arith::AddIOp::create(b, loc, turn, index(1));
+    Value more = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, next, index(rows));
+    next = arith::AddIOp::create(b, loc, first, arith::SelectOp::create(b, loc, more, next, turn));
+    SmallVector<Value> yields = loadRow(next);
+    for (size_t k = inFlight; k < carried.size(); ++k)
+      columnTotals.push_back(loop.getRegionIterArg(static_cast<unsigned>(k)));
+    if (shared) {
+      // Two rows in turn: a thread may write its part of the next row's exchange while another still reads this one's.
+      Value half = arith::AndIOp::create(b, loc, turn, index(1));
+      Value offset = arith::MulIOp::create(b, loc, half, index(slots() / 2));
+      offset = arith::IndexCastUIOp::create(b, loc, b.getI32Type(), offset);
+      shared = LLVM::GEPOp::create(b, loc, shared.getType(), b.getI64Type(), shared, ValueRange{offset});
+    }
+    emitRow();
+    yields.append(columnTotals.begin(), columnTotals.end());
+    scf::YieldOp::create(b, loc, yields);
+  }
+  for (int64_t u = 0; u < U; ++u) {
+    std::unique_ptr<TraceEmitter> e = vectorEmitter(first, at[static_cast<size_t>(u)]);
+    OpBuilder::InsertionGuard guard(b);
+    if ((u + 1) * schedule.threads > vectors) {
+      Value there = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, plus(place, u * schedule.threads),
+                                          index(vectors));
+      auto branch = scf::IfOp::create(b, loc, there);
+      b.setInsertionPoint(branch.thenBlock()->getTerminator());
+    }
+    for (size_t s = 0; s < trace.columnSums.size(); ++s) {
+      size_t k = inFlight + s * static_cast<size_t>(U) + static_cast<size_t>(u);
+      Value total = loop.getResult(static_cast<unsigned>(k));
+      e->lane(trace.columnSums[s].instance) = {DType::F32, total, total, {}};
+      e->emitStore(trace.columnSums[s]);
+    }
+  }
+}
+
+void RowEmitter::emitRow() {
   scalars.setRowIndex(rowIndex);
   scalars.setVectorIndex(index(0));
   int64_t vectors = vectorsOfRow();
-  if (schedule.resident) {
+  if (schedule.resident && !schedule.parts) {
     for (int64_t u = 0; u < schedule.unroll; ++u) {
       Value at = plus(place, u * schedule.threads), isThere;
       // A vector beyond the row's end loads the last one in its place and counts for nothing.
@@ -398,11 +638,12 @@ void RowEmitter::emit() {
         isThere = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, at, index(vectors));
         at = arith::SelectOp::create(b, loc, isThere, at, index(vectors - 1));
       }
-      held.push_back(vectorEmitter(at));
+      held.push_back(vectorEmitter(rowIndex, at));
       valid.push_back(isThere);
     }
-    emitLoads();
   }
+  if (schedule.resident)
+    emitLoads();
   for (uint32_t p = 0; p < passes.size(); ++p) {
     emitScalars(p);
     if (passes[p].empty())
@@ -428,6 +669,13 @@ Result<int64_t> emitRow(ModuleOp module, const RowKernel &kernel, const CodeTarg
   request.rows = s.rows;
   request.lanes = s.lanes;
   request.lanesAcross = s.across && s.lanes > 1;
+  if (s.parts) {
+    request.parts = s.parts;
+    for (ValueId v : graph.outputs) {
+      std::optional<ColumnSum> sum = columnSum(graph, v, s.width);
+      request.columnSums.push_back(sum && sum->parts == s.parts ? sum->operand : kNone);
+    }
+  }
   RL_ASSIGN(Trace trace, tracePointwise(request));
 
   MLIRContext *ctx = module.getContext();
@@ -476,7 +724,7 @@ Result<int64_t> emitRow(ModuleOp module, const RowKernel &kernel, const CodeTarg
   emitter.setThread(row, place, inBlock, there, shared);
   emitter.emit();
   func::ReturnOp::create(b, loc);
-  return (groups + s.rowsPerBlock - 1) / s.rowsPerBlock;
+  return s.parts ? s.parts : (groups + s.rowsPerBlock - 1) / s.rowsPerBlock;
 }
 
 } // namespace rl::emit

@@ -23,6 +23,10 @@ struct RowSchedule {
   int64_t unroll = 1;       ///< vectors a thread holds where the row is resident, else that it goes over at once
   bool resident = false;    ///< unroll * threads * lanes >= W: the row is loaded once
   bool across = false;      ///< neighbouring rows are neighbours in memory: so are the threads that have them
+  /// Not 0: outputs of parts * W elements are sums down the columns (ColumnSums.h), a block has the R / parts rows of a part, one
+  /// after the other; rowsPerBlock is 1 and the row resident.
+  int64_t parts = 0;
+  bool online = false;      ///< a maximum and the sum of exponentials over it take one pass
   bool keeps = false;       ///< a resident row's results that take the special-function unit stay in registers as well
 };
 

@@ -30,6 +30,8 @@ struct PlannedGroup {
   int64_t width = 0, rows = 0, rowsPerBlock = 1;
   bool resident = false, keeps = false;
   bool across = false; ///< neighbouring threads have neighbouring rows, as those are neighbours in memory
+  int64_t parts = 0;   ///< not 0: some outputs are sums down the columns (ColumnSums.h); a block has the rows of a part
+  bool online = false; ///< a maximum and the sum of exponentials over it take one pass (OnlineSum.h)
   cost::WorkEstimate work;
   cost::Estimate time;
   int64_t unfusedBytes = 0; ///< what its nodes would move as one kernel each; layouts that are views move nothing

@@ -1,6 +1,7 @@
 // Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "passes/plan/RowPlanner.h"
+#include "passes/plan/ColumnSums.h"
 #include "passes/plan/RowSchedule.h"
 #include "passes/plan/Trace.h"
 #include "passes/plan/TransposePlanner.h"
@@ -46,6 +47,7 @@ private:
     ValueId cut = kNone;
     std::string reason;
     bool hard = false; ///< to be loaded even by a kernel over the same rows
+    std::vector<ValueId> dropped; ///< column sums that the kernel cannot carry
   };
 
   const Node *nodeOf(ValueId v) const {
@@ -56,12 +58,16 @@ private:
     return {rows, graph.type(reduction.inputs[0].value).elements() / rows};
   }
   bool inSpace(ValueId v, Space s) const {
+    if (auto own = carried.find(v); own != carried.end())
+      return own->second == s;
     int64_t n = graph.type(v).elements();
     return n == s.rows || (s.width && n == s.rows * s.width);
   }
   bool loadedFor(ValueId v, Space s) const;
   void measureCones();
   Status checkSupported() const;
+  std::set<ValueId> wholeTensors(ValueId v, int64_t elements) const;
+  void carryColumnSums();
   bool spacesFit(); ///< false: something was cut, plan again
   void placeLevels();
   std::vector<Draft> drafts() const;
@@ -78,6 +84,9 @@ private:
   std::set<ValueId> stored;
   std::map<ValueId, Cut> cuts;
   std::map<ValueId, Space> spaces; ///< of what is stored
+  /// Stored sums down the columns of a row kernel's rows, which it carries along; and those that it cannot carry.
+  std::map<ValueId, Space> carried;
+  std::set<ValueId> notCarried;
   std::map<ValueId, int> level;
   std::vector<uint32_t> cone; ///< by value: a cheap measure of the work above it, saturating
   std::vector<bool> reduces;  ///< by value: a reduction is above it, or it is one
@@ -118,6 +127,8 @@ void RowPlanner::measureCones() {
 bool RowPlanner::loadedFor(ValueId v, Space s) const {
   if (!stored.contains(v))
     return false;
+  if (carried.contains(v))
+    return true;
   auto it = cuts.find(v);
   if (it != cuts.end() && (it->second.hard || s.width == 0))
     return true;
@@ -191,11 +202,71 @@ std::vector<ValueId> RowPlanner::nearestReduction(ValueId v, bool softly) const 
   return {};
 }
 
+/// What has at least half as many elements and is read where `v` is computed.
+std::set<ValueId> RowPlanner::wholeTensors(ValueId v, int64_t elements) const {
+  std::set<ValueId> seen{v}, out;
+  std::vector<ValueId> work{v};
+  while (!work.empty()) {
+    ValueId u = work.back();
+    work.pop_back();
+    const Node *node = nodeOf(u);
+    if (!node && graph.type(u).elements() * 2 > elements)
+      out.insert(u);
+    if (node)
+      for (const Operand &o : node->inputs)
+        if (!o.isLiteral() && seen.insert(o.value).second)
+          work.push_back(o.value);
+  }
+  return out;
+}
+
+/// Sums down the columns of what a row kernel computes, or at least loads, are carried along by it.
+void RowPlanner::carryColumnSums() {
+  carried.clear();
+  if (!target.gpu)
+    return;
+  auto fits = [&](ValueId v, Space s) {
+    std::optional<ColumnSum> sum = columnSum(graph, v, s.width);
+    return sum && graph.type(sum->operand).elements() == s.rows * s.width && s.rows % sum->parts == 0 &&
+           s.rows / sum->parts > 1 && static_cast<double>(sum->parts) >= target.smCount / 2;
+  };
+  for (ValueId v : stored) {
+    const Node *node = nodeOf(v);
+    if (notCarried.contains(v) || !node || node->op != OpKind::Sum || node->inputs[0].isLiteral())
+      continue;
+    ValueId of = node->inputs[0].value;
+    if (std::vector<ValueId> path = nearestReduction(of, false); !path.empty()) {
+      if (Space s = rowsOf(*nodeOf(path.back())); fits(v, s))
+        carried.emplace(v, s);
+      continue;
+    }
+    std::set<ValueId> own = wholeTensors(of, graph.type(of).elements());
+    for (ValueId other : stored) {
+      std::vector<ValueId> path = other == v ? std::vector<ValueId>() : nearestReduction(other, false);
+      if (path.empty())
+        continue;
+      Space s = rowsOf(*nodeOf(path.back()));
+      if (!fits(v, s) || !inSpace(other, s))
+        continue;
+      std::set<ValueId> theirs = wholeTensors(other, s.rows * s.width);
+      if (std::any_of(own.begin(), own.end(), [&](ValueId u) { return theirs.contains(u); })) {
+        carried.emplace(v, s);
+        break;
+      }
+    }
+  }
+}
+
 /// Gives every stored value its space, from the reduction nearest above it. Where that one's rows do not make up the value,
 /// something is cut in between, until none is left that is not.
 bool RowPlanner::spacesFit() {
   spaces.clear();
+  carryColumnSums();
   for (ValueId v : stored) {
+    if (auto it = carried.find(v); it != carried.end()) {
+      spaces[v] = it->second;
+      continue;
+    }
     Space space{graph.type(v).elements(), 0};
     if (std::vector<ValueId> path = nearestReduction(v, false); !path.empty()) {
       Space rows = rowsOf(*nodeOf(path.back()));
@@ -272,6 +343,11 @@ std::vector<RowPlanner::Draft> RowPlanner::drafts() const {
               work.push_back(o.value);
       }
     }
+    // Small ones are not worth a launch each.
+    constexpr int64_t kSmall = 1 << 22; // elements
+    if (target.gpu && space.rows * space.width <= kSmall)
+      for (size_t i = 1; i < values.size(); ++i)
+        group[find(i)] = find(0);
     std::map<size_t, Draft> parts;
     for (size_t i = 0; i < values.size(); ++i) {
       Draft &d = parts[find(i)];
@@ -341,9 +417,22 @@ Result<RowPlanner::Verdict> RowPlanner::judge(const Draft &d) {
   request.width = d.space.width;
   request.rows = d.space.rows;
   request.maxInstances = 4 * graph.nodes.size() + 1024;
+  request.columnSums.assign(d.outputs.size(), kNone);
+  for (size_t o = 0; o < d.outputs.size(); ++o)
+    if (carried.contains(d.outputs[o])) {
+      std::optional<ColumnSum> sum = columnSum(graph, d.outputs[o], d.space.width);
+      if (request.parts > 1 && request.parts != sum->parts) {
+        out.dropped.push_back(d.outputs[o]);
+        return out;
+      }
+      request.columnSums[o] = sum->operand;
+      request.parts = sum->parts;
+    }
   request.lanes = chooseRowLanes(graph, request, target);
   RL_ASSIGN(TraceOutcome traced, tracePointwiseUpTo(request));
-  bool across = traced.foreign.empty() && !traced.exceeded && readsAcrossRows(graph, traced.trace);
+  bool carries = request.parts > 1;
+  bool across =
+      !carries && traced.foreign.empty() && !traced.exceeded && readsAcrossRows(graph, traced.trace);
   if (across) {
     request.lanes = chooseColumnLanes(graph, request, target);
     request.lanesAcross = request.lanes > 1;
@@ -363,6 +452,10 @@ Result<RowPlanner::Verdict> RowPlanner::judge(const Draft &d) {
       nodes.insert(in.node);
     else if (loads.insert(in.value).second)
       g.inputs.push_back(in.value);
+  for (size_t o = 0; o < d.outputs.size(); ++o) // the sum, and the views between it and what is summed
+    for (ValueId v = d.outputs[o]; request.columnSums[o] != kNone && v != request.columnSums[o];
+         v = nodeOf(v)->inputs[0].value)
+      nodes.insert(graph.values[v].node);
   size_t arguments = g.inputs.size() + d.outputs.size();
   size_t most = maxKernelArguments(target);
   if (traced.exceeded || traced.trace.levels > kMostLevels || arguments > most) {
@@ -385,7 +478,13 @@ Result<RowPlanner::Verdict> RowPlanner::judge(const Draft &d) {
   g.width = d.space.width;
   g.lanes = request.lanes;
   g.across = across;
-  scheduleRows(graph, traced.trace, target, g);
+  g.parts = carries ? request.parts : 0;
+  if (!scheduleRows(graph, traced.trace, target, g)) {
+    for (ValueId v : d.outputs)
+      if (carried.contains(v))
+        out.dropped.push_back(v);
+    return out;
+  }
   out.group = std::move(g);
   return out;
 }
@@ -446,6 +545,11 @@ Result<Plan> RowPlanner::run() {
     bool again = false;
     for (const Draft &d : rows) {
       RL_ASSIGN(Verdict v, judge(d));
+      if (!v.dropped.empty()) {
+        notCarried.insert(v.dropped.begin(), v.dropped.end());
+        again = true;
+        break;
+      }
       if (!v.group) {
         if (!cut(v.cut, v.reason, v.hard))
           return unsupported(graph.nodes[graph.values[v.cut].node].pointer(),

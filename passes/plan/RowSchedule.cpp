@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "passes/plan/RowSchedule.h"
 #include "passes/cost/OpCost.h"
+#include "passes/plan/OnlineSum.h"
 
 #include <algorithm>
 #include <bit>
@@ -207,16 +208,43 @@ static void layOut(const Held &held, int64_t reductions, const cost::TargetDesc 
     g.rowsPerBlock = 128 / g.threads;
 }
 
-void scheduleRows(const Graph &graph, const Trace &trace, const cost::TargetDesc &target, PlannedGroup &g) {
+/// A kernel that carries sums down the columns: a row after the other in one block, two blocks an SM, so that 128 registers are
+/// a thread's. The next row's loads are in flight while a row is computed.
+static bool layOutCarrying(const Held &held, int64_t sums, PlannedGroup &g) {
+  int64_t vectors = g.width / g.lanes;
+  if (vectors < 128)
+    return false;
+  for (int64_t threads : {128, 256, 512}) {
+    int64_t unroll = (vectors + threads - 1) / threads;
+    if (unroll * (g.lanes * sums + 2 * held.loads) > 72)
+      continue;
+    g.threads = threads;
+    g.unroll = unroll;
+    g.rowsPerBlock = 1;
+    g.resident = true;
+    g.keeps = false;
+    return true;
+  }
+  return false;
+}
+
+bool scheduleRows(const Graph &graph, const Trace &trace, const cost::TargetDesc &target, PlannedGroup &g) {
   Held held = heldRegisters(graph, trace);
   auto reductions = std::count_if(trace.instances.begin(), trace.instances.end(), [&](const Instance &in) {
     return in.node != kNone && opInfo(graph.nodes[in.node].op).cls == OpClass::Reduction;
   });
-  layOut(held, reductions, target, g);
+  if (!g.parts)
+    layOut(held, reductions, target, g);
+  else if (reductions == 0 || !layOutCarrying(held, static_cast<int64_t>(trace.columnSums.size()), g))
+    return false;
 
   cost::WorkEstimate w;
   std::map<ValueId, double> reads;
   std::set<uint32_t> passes;
+  // Not on a CPU, where a row is in its caches and a dependence of each step on the last costs more than a pass; nor in strict
+  // graphs.
+  const bool canBeOnline = target.gpu && !g.across && !graph.strict;
+  g.online = false;
   for (const Instance &in : trace.instances) {
     const TensorType &type = graph.type(in.value);
     double n = in.varies ? (in.uniform ? static_cast<double>(trace.elements / trace.lanes)
@@ -231,7 +259,10 @@ void scheduleRows(const Graph &graph, const Trace &trace, const cost::TargetDesc
     cost::OpCost c = cost::opCost(node, type.dtype);
     if (opInfo(node.op).cls == OpClass::Reduction) {
       n = static_cast<double>(trace.elements);
-      passes.insert(in.level - 1);
+      bool online = canBeOnline && findOnline(graph, trace, static_cast<uint32_t>(&in - trace.instances.data()));
+      g.online |= online;
+      if (!online)
+        passes.insert(in.level - 1);
     }
     w.ops += c.ops * n;
     w.specialOps += c.special * n;
@@ -245,11 +276,17 @@ void scheduleRows(const Graph &graph, const Trace &trace, const cost::TargetDesc
       passes.insert(trace.instances[s.instance].level);
     }
   }
+  for (const TraceStore &s : trace.columnSums) {
+    w.bytesWritten += static_cast<double>(graph.type(g.outputs[s.output]).bytes());
+    w.ops += static_cast<double>(trace.elements);
+    passes.insert(trace.instances[s.instance].level);
+  }
   for (auto [v, n] : reads)
     w.bytesRead += n * static_cast<double>(dtypeSize(graph.type(v).dtype));
   int64_t times = g.resident ? 1 : std::max<int64_t>(1, static_cast<int64_t>(passes.size()));
   w.l2Bytes = w.bytesRead * static_cast<double>(times - 1);
-  w.traffic = g.across                    ? cost::Traffic::Column
+  w.traffic = g.parts                     ? cost::Traffic::ColumnPartials
+              : g.across                    ? cost::Traffic::Column
               : !stores                   ? cost::Traffic::ReadStatistics
               : g.resident || !target.gpu ? cost::Traffic::Row
                                           : cost::Traffic::LongRow;
@@ -258,12 +295,21 @@ void scheduleRows(const Graph &graph, const Trace &trace, const cost::TargetDesc
   // A CPU's blocks are rows, handed to threads in long runs: they make no waves.
   int64_t rowsOfBlock = g.rowsPerBlock * (g.across ? g.lanes : 1);
   w.blocks = target.gpu ? std::ceil(static_cast<double>(g.rows) / static_cast<double>(rowsOfBlock)) : 0;
+  if (g.parts)
+    w.blocks = static_cast<double>(g.parts);
   if (g.resident)
     w.bytesInFlight = static_cast<double>(g.threads * g.rowsPerBlock * g.unroll * held.loads * 4);
   g.work = w;
   g.time = cost::estimate(w, target);
   g.unfusedBytes = unfusedBytes(graph, g.nodes);
 
+  if (g.online)
+    g.why.push_back("a maximum and the sum of the exponentials over it take one pass and one exchange between threads");
+  if (g.parts)
+    g.why.push_back("each of " + std::to_string(g.parts) + " blocks takes " + std::to_string(g.rows / g.parts) +
+                    " rows one after the other and adds up " + std::to_string(trace.columnSums.size()) +
+                    (trace.columnSums.size() == 1 ? " sum" : " sums") +
+                    " down the columns in registers: a kernel of their own would read the rows again");
   std::string shape = std::to_string(g.rows) + " rows of " + std::to_string(g.width);
   g.why.push_back("one kernel over " + shape + ": " + std::to_string(trace.levels) + " dependent reduction" +
                   (trace.levels == 1 ? "" : "s") + " and what is elementwise around " +
@@ -287,6 +333,7 @@ void scheduleRows(const Graph &graph, const Trace &trace, const cost::TargetDesc
   else
     g.why.push_back("a row does not fit in the registers of a block: it is read " + std::to_string(times) +
                     " times by " + std::to_string(g.threads) + " threads");
+  return true;
 }
 
 } // namespace rl

@@ -23,8 +23,8 @@ bool readsAcrossRows(const Graph &, Trace &);
 /// What the nodes of the file that these stand for would move as a kernel each; those that are views move nothing.
 int64_t unfusedBytes(const Graph &, const std::vector<NodeId> &);
 
-/// Fills in threads, rows a block, unrolling, residence, work, time and the reasons; rows, width, lanes and
-/// `across` are given.
-void scheduleRows(const Graph &, const Trace &, const cost::TargetDesc &, PlannedGroup &);
+/// Fills in threads, rows a block, unrolling, residence, work, time and the reasons; rows, width, lanes, `across` and parts
+/// are given. False: there are parts, and such a kernel cannot carry sums down the columns.
+bool scheduleRows(const Graph &, const Trace &, const cost::TargetDesc &, PlannedGroup &);
 
 } // namespace rl

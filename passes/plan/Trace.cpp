@@ -445,6 +445,14 @@ Status Tracer::run() {
   for (uint32_t o = 0; o < request.outputs.size(); ++o) {
     ValueId v = request.outputs[o];
     if (request.width) {
+      if (!request.columnSums.empty() && request.columnSums[o] != kNone) {
+        ValueId of = request.columnSums[o];
+        Expr in = ctx->add(ctx->mul(row, request.width), element);
+        RL_ASSIGN(uint32_t i, evaluate({of, index::delinearize(*ctx, in, graph.type(of).shape), 0, 0}));
+        Expr part = ctx->floordiv(row, request.rows / request.parts);
+        trace.columnSums.push_back({i, o, ctx->add(ctx->mul(part, request.width), element)});
+        continue;
+      }
       Expr at = row;
       if (graph.type(v).elements() != request.rows)
         at = ctx->add(ctx->mul(at, request.width), element);

@@ -78,6 +78,7 @@ struct Trace {
   std::vector<TraceScope> scopes;
   std::vector<std::vector<Condition>> guards; ///< [0] is empty
   std::vector<TraceStore> stores;
+  std::vector<TraceStore> columnSums; ///< what is added up over the rows of a part, and where a part's sums are stored
 };
 
 struct TraceRequest {
@@ -88,6 +89,10 @@ struct TraceRequest {
   bool splitCat = false; ///< every output is a cat of equal pieces: iterate over a piece, store all of them
   int64_t width = 0;     ///< of a row kernel: elements of a row, a multiple of the lanes; outputs have rows*width
   int64_t rows = 0;      ///< elements, or `rows` of them
+  /// Of a row kernel, by output: what is summed down the columns (ColumnSums.h), or kNone. Empty: nothing is. Of the rows each of
+  /// `parts` equal parts has one sum a column.
+  std::vector<ValueId> columnSums;
+  int64_t parts = 1;
   /// Of a row kernel: lanes are neighbouring rows, row = V*row + lane, and a vector is one element of each. `rows` is a multiple
   /// of the lanes, and all outputs have that many elements.
   bool lanesAcross = false;

@@ -5,6 +5,7 @@
 // What lies in between is f32, whatever the node's type, so that no mode rounds it; the node's type comes last, by a cast.
 // Every op that is made keeps the node's name and place in the file.
 #include "ir/dialect/Ridge.h"
+#include "passes/cost/Target.h"
 #include "passes/transforms/Passes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -12,6 +13,7 @@
 #include "mlir/Pass/Pass.h"
 
 #include <cmath>
+#include <set>
 
 using namespace mlir;
 using ridge::MapFn;
@@ -22,7 +24,10 @@ namespace {
 /// Builds the ops that stand for one node.
 class Decomposer {
 public:
-  explicit Decomposer(Operation *op) : op(op), b(op), loc(op->getLoc()) {}
+  /// `rowBlocks`: blocks that take rows one after the other, where sums down the columns of rows that are reduced as well are to
+  /// be carried along; `rows`: shapes of what is reduced along its last dimension.
+  Decomposer(Operation *op, int64_t rowBlocks, const std::set<std::vector<int64_t>> &rows)
+      : op(op), b(op), loc(op->getLoc()), rowBlocks(rowBlocks), rows(rows) {}
 
   /// What the node's result is replaced by; null: it stays.
   Value run() {
@@ -94,9 +99,32 @@ private:
     return best;
   }
 
+  /// Of a sum down the columns of rows that are reduced as well: a part for each block that takes rows one after the other.
+  int64_t partsBesideRows(ArrayRef<int64_t> shape, ArrayRef<int64_t> dims) const {
+    if (shape.size() < 2 || dims.size() + 1 != shape.size() || dims.back() + 1 == static_cast<int64_t>(shape.size()) ||
+        !rows.contains(shape.vec()))
+      return 1;
+    int64_t height = 1, best = 1;
+    for (int64_t d : shape.drop_back())
+      height *= d;
+    for (int64_t parts = 2; parts <= rowBlocks && parts * 2 <= height; ++parts)
+      if (height % parts == 0)
+        best = parts;
+    return best * 4 >= rowBlocks ? best : 1;
+  }
+
   /// A reduction in two stages where one would be too few blocks; the same order of additions every time.
   Value reduceInParts(ReduceFn fn, Value v, ArrayRef<int64_t> dims, Type element) {
     ArrayRef<int64_t> shape = typeOf(v).getShape();
+    if (int64_t parts = partsBesideRows(shape, dims); parts > 1 && fn == ReduceFn::Sum && element.isF32()) {
+      int64_t width = shape.back(), height = typeOf(v).getNumElements() / width;
+      Value pieces = named(ridge::ReshapeOp::create(
+          b, loc, RankedTensorType::get({parts, height / parts, width}, typeOf(v).getElementType()), v));
+      Value all = reduce(fn, reduce(fn, pieces, 1, element), 0, element);
+      SmallVector<int64_t> kept(shape.size(), 1);
+      kept.back() = width;
+      return named(ridge::ReshapeOp::create(b, loc, RankedTensorType::get(kept, element), all));
+    }
     int64_t dim = dims[0], parts = shape.size() < 8 ? partsOf(shape, dims, dim) : 1;
     if (parts == 1)
       return reduce(fn, v, dims, element);
@@ -138,12 +166,15 @@ private:
   Value over(Value v, double n) { return map(MapFn::Div, {v, literal(n)}); }
 
   /// e^x for x <= 0, to be summed. Where the node's result is rounded to 16 bits the error of the fast form does not show, in a
-  /// logarithm of the sum neither: a term near 1 has a small x, and the error is x * 2^-24.
+  /// logarithm of the sum neither: a term near 1 has a small x, and the error is x * 2^-24. Nor does it where only such a logarithm
+  /// is returned, of numbers that were rounded to 16 bits.
   Value exponential(Value x) {
     Value e = map(MapFn::Exp, x);
     auto narrow = [](Value v) { return typeOf(v).getElementType().isBF16() || typeOf(v).getElementType().isF16(); };
-    Value result = op->getResult(0);
-    bool rounded = narrow(result) || (!result.use_empty() && llvm::all_of(result.getUsers(), [&](Operation *user) {
+    Value result = op->getResult(0), operand = op->getOperand(0);
+    if (auto cast = operand.getDefiningOp<ridge::MapOp>(); cast && cast.getFn() == MapFn::Cast)
+      operand = cast.getInputs()[0];
+    bool rounded = narrow(result) || (isa<ridge::ReduceOp>(op) && narrow(operand)) || (!result.use_empty() && llvm::all_of(result.getUsers(), [&](Operation *user) {
                      auto cast = dyn_cast<ridge::MapOp>(user);
                      return cast && cast.getFn() == MapFn::Cast && narrow(cast.getResult());
                    }));
@@ -210,7 +241,7 @@ private:
     switch (r.getFn()) {
     case ReduceFn::Sum:
     case ReduceFn::Prod: {
-      if (partsOf(typeOf(x).getShape(), dims, dims[0]) == 1)
+      if (partsOf(typeOf(x).getShape(), dims, dims[0]) == 1 && partsBesideRows(typeOf(x).getShape(), dims) == 1)
         return {};
       bool floats = isa<FloatType>(element);
       return finish(
@@ -301,10 +332,16 @@ private:
   Operation *op;
   OpBuilder b;
   Location loc;
+  int64_t rowBlocks;
+  const std::set<std::vector<int64_t>> &rows;
 };
 
 struct DecomposePass : PassWrapper<DecomposePass, OperationPass<func::FuncOp>> {
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(DecomposePass)
+  DecomposePass() = default;
+  explicit DecomposePass(const rl::cost::TargetDesc &target)
+      // Two blocks an SM, so that one computes while the other waits.
+      : rowBlocks(target.gpu ? 2 * static_cast<int64_t>(target.smCount) : 0) {}
   StringRef getArgument() const override { return "ridge-decompose"; }
   StringRef getDescription() const override {
     return "Norms, softmax and composed reductions as elementwise ops and plain reductions";
@@ -318,14 +355,28 @@ struct DecomposePass : PassWrapper<DecomposePass, OperationPass<func::FuncOp>> {
       if (isa<ridge::SoftmaxOp, ridge::LayerNormOp, ridge::RmsNormOp, ridge::ReduceOp>(op))
         ops.push_back(op);
     });
+    std::set<std::vector<int64_t>> rows;
+    for (Operation *op : ops) {
+      auto type = cast<RankedTensorType>(op->getOperand(0).getType());
+      int64_t last = type.getRank() - 1;
+      auto reduce = dyn_cast<ridge::ReduceOp>(op);
+      auto softmax = dyn_cast<ridge::SoftmaxOp>(op);
+      if (reduce ? reduce.getDims() == ArrayRef<int64_t>(last) : !softmax || static_cast<int64_t>(softmax.getDim()) == last)
+        rows.insert(type.getShape().vec());
+    }
     for (Operation *op : ops)
-      if (Value v = Decomposer(op).run()) {
+      if (Value v = Decomposer(op, rowBlocks, rows).run()) {
         op->getResult(0).replaceAllUsesWith(v);
         op->erase();
       }
   }
+
+  int64_t rowBlocks = 0;
 };
 
 } // namespace
 
 std::unique_ptr<Pass> rl::createDecomposePass() { return std::make_unique<DecomposePass>(); }
+std::unique_ptr<Pass> rl::createDecomposePass(const cost::TargetDesc &target) {
+  return std::make_unique<DecomposePass>(target);
+}

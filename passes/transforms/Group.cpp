@@ -81,6 +81,8 @@ private:
           name("resident", b.getBoolAttr(g.resident)),
           name("keeps", b.getBoolAttr(g.keeps)),
           name("across", b.getBoolAttr(g.across)),
+          name("online", b.getBoolAttr(g.online)),
+          name("parts", i64(g.parts)),
       });
     if (g.kind == "transpose")
       schedule.append({name("width", i64(g.width)), name("rows", i64(g.rows))});

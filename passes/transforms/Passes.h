@@ -28,6 +28,7 @@ std::unique_ptr<mlir::Pass> createSplitCatsPass(size_t most);
 /// Norms, softmax and the reductions that are made of others (mean, var, logsumexp, argmax, argmin) as elementwise ops and
 /// plain reductions, with f32 in between; reductions over nothing and over one element as what they give.
 std::unique_ptr<mlir::Pass> createDecomposePass();
+std::unique_ptr<mlir::Pass> createDecomposePass(const cost::TargetDesc &);
 /// Forms the groups that `planPointwise` decides. The error that it may report stays available through `groupingError`.
 std::unique_ptr<mlir::Pass> createGroupPass(const cost::TargetDesc &target, Error *error = nullptr);
 

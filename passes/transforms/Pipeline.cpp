@@ -23,7 +23,7 @@ rl::Status rl::runPipeline(ModuleOp module, const cost::TargetDesc &target) {
   OpPassManager &f = pm.nest<func::FuncOp>();
   f.addPass(createPinsPass());
   f.addPass(createEmptyTensorsPass());
-  f.addPass(createDecomposePass());
+  f.addPass(createDecomposePass(target));
   f.addPass(mlir::createCanonicalizerPass());
   f.addPass(mlir::createCSEPass());
   f.addPass(createSplitCatsPass(maxKernelArguments(target) / 2));

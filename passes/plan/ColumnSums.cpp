@@ -1,0 +1,38 @@
+// Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "passes/plan/ColumnSums.h"
+
+namespace rl {
+
+std::optional<ColumnSum> columnSum(const Graph &graph, ValueId v, int64_t width) {
+  if (graph.values[v].kind != Value::Result)
+    return std::nullopt;
+  const Node &node = graph.nodes[graph.values[v].node];
+  if (node.op != OpKind::Sum || node.inputs[0].isLiteral() || node.attrs.dims.empty())
+    return std::nullopt;
+  const TensorType &from = graph.type(node.inputs[0].value);
+  if (from.dtype != DType::F32 || graph.type(v).dtype != DType::F32)
+    return std::nullopt;
+  // Neighbouring dimensions are summed: of what comes before them and after them.
+  auto first = static_cast<size_t>(node.attrs.dims.front()), last = static_cast<size_t>(node.attrs.dims.back());
+  if (last - first + 1 != node.attrs.dims.size())
+    return std::nullopt;
+  ColumnSum out;
+  int64_t inner = 1;
+  for (size_t d = 0; d < first; ++d)
+    out.parts *= from.shape[d];
+  for (size_t d = last + 1; d < from.shape.size(); ++d)
+    inner *= from.shape[d];
+  if (inner != width || from.elements() == 0)
+    return std::nullopt;
+  out.operand = node.inputs[0].value;
+  while (graph.values[out.operand].kind == Value::Result) {
+    const Node &view = graph.nodes[graph.values[out.operand].node];
+    if (view.op != OpKind::Reshape && view.op != OpKind::Squeeze && view.op != OpKind::Unsqueeze)
+      break;
+    out.operand = view.inputs[0].value;
+  }
+  return out;
+}
+
+} // namespace rl
