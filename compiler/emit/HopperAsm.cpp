@@ -140,6 +140,11 @@ void HopperAsm::commitStores() { run("cp.async.bulk.commit_group;", "", {}); }
 void HopperAsm::waitStoresRead(int pending) { run("cp.async.bulk.wait_group.read " + Twine(pending) + ";", "", {}); }
 void HopperAsm::fenceProxy() { run("fence.proxy.async.shared::cta;", "", {}); }
 
+void HopperAsm::copyAsync(Value to, Value from, Value bytes) {
+  run("cp.async.ca.shared.global [$0], [$1], 16, $2;", "r,l,r", {to, from, bytes});
+}
+void HopperAsm::waitAsync() { run("cp.async.wait_all;", "", {}); }
+
 void HopperAsm::setMaxRegisters(int count, bool raise) {
   run(Twine("setmaxnreg.") + (raise ? "inc" : "dec") + ".sync.aligned.u32 " + Twine(count) + ";", "", {});
 }
@@ -148,6 +153,9 @@ void HopperAsm::clusterArrive() { run("barrier.cluster.arrive.release.aligned;",
 void HopperAsm::clusterWait() { run("barrier.cluster.wait.acquire.aligned;", "", {}); }
 Value HopperAsm::clusterRank() { return compute(b.getI32Type(), "mov.u32 $0, %cluster_ctarank;", "=r", {}); }
 void HopperAsm::syncBlock() { run("bar.sync 0;", "", {}); }
+void HopperAsm::syncWarpgroup(Value index) {
+  run("{\n.reg .b32 barrier;\nadd.s32 barrier, $0, 1;\nbar.sync barrier, 128;\n}", "r", index);
+}
 void HopperAsm::syncWarp() { run("bar.warp.sync 0xffffffff;", "", {}); }
 
 Value HopperAsm::firstLane(Value v) {

@@ -83,6 +83,10 @@ public:
   void waitStoresRead(int pending); ///< until all but the last `pending` groups have read their source
   void fenceProxy();                ///< of this thread's writes to shared memory, before a copy or wgmma reads them
 
+  /// 16 bytes from global memory (address space 1, aligned), of which `bytes` are read and the rest are zero.
+  void copyAsync(mlir::Value to, mlir::Value from, mlir::Value bytes);
+  void waitAsync(); ///< for this thread's copies of that kind
+
   // Blocks, clusters, warps
   void setMaxRegisters(int count, bool raise);
   void clusterArrive();
@@ -90,7 +94,8 @@ public:
   mlir::Value clusterRank();
   void syncBlock();
   void syncWarp();
-  mlir::Value firstLane(mlir::Value); ///< lane 0's value, known to be uniform
+  void syncWarpgroup(mlir::Value index); ///< 0 to 3, by a barrier that nothing else uses
+  mlir::Value firstLane(mlir::Value);    ///< lane 0's value, known to be uniform
   /// Four matrices of 8x8 elements of 16 bits, a pair of each in a thread's `values` (i32), to rows at `address`: lane l has
   /// the address of row l % 8 of matrix l / 8.
   void storeMatrices(mlir::Value address, mlir::ValueRange values);

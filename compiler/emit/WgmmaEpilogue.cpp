@@ -52,14 +52,14 @@ Value WgmmaEpilogueEmitter::bufferOf(Value buffer) {
 }
 
 Value WgmmaEpilogueEmitter::barrierOf(Value buffer) {
-  int64_t first = plan.shared.stage * plan.tile().stages + plan.shared.staging + 16 * plan.tile().stages;
+  int64_t first = plan.barriers() + 16 * plan.tile().stages;
   return i.add(i.add(block.base, i.mul(i.add(i.mul(block.warp, plan.buffers), buffer), 8)), first);
 }
 
 void WgmmaEpilogueEmitter::initBarriers() {
-  if (!hasPrefetch())
+  if (!hasTiles())
     return;
-  int64_t first = plan.shared.stage * plan.tile().stages + plan.shared.staging + 16 * plan.tile().stages;
+  int64_t first = plan.barriers() + 16 * plan.tile().stages;
   auto loop = scf::ForOp::create(b, loc, i.of(0), i.of(plan.consumerWarps() * plan.buffers), i.of(1));
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(loop.getBody());
@@ -108,17 +108,79 @@ void WgmmaEpilogueEmitter::loadTiles(const GemmPlace &place, Value chunk) {
 }
 
 /// `place` with the row of this warp's first 16 rows.
-static GemmPlace warpPlace(Int32 &i, const GemmPlan &plan, const GemmBlock &block, const GemmPlace &place) {
-  Value warpgroup = i.shiftRight(block.warp, 2), inGroup = i.andWith(block.warp, 3);
-  Value row = i.add(i.mul(warpgroup, plan.tile().blocks * 64), i.mul(inGroup, 16));
+GemmPlace WgmmaEpilogueEmitter::warpPlace(const GemmPlace &place) {
+  Value row = i.mul(i.andWith(block.warp, 3), 16);
+  if (!plan.tile().alternate)
+    row = i.add(row, i.mul(i.shiftRight(block.warp, 2), plan.tile().blocks * 64));
   return {place.batch, i.add(place.row, row), place.column};
 }
 
+/// This warpgroup's copy of the tile's part of a column vector.
+Value WgmmaEpilogueEmitter::columnsOf(size_t vector) {
+  const WgmmaGemm &g = *plan.gemm;
+  auto bytes = [&](size_t v) {
+    return (plan.tile().tileN * static_cast<int64_t>(dtypeSize(g.columns[v].dtype)) + 15) / 16 * 16;
+  };
+  int64_t before = 0;
+  for (size_t v = 0; v < vector; ++v)
+    before += bytes(v) * plan.tile().consumers;
+  return i.add(i.add(block.base, i.mul(i.shiftRight(block.warp, 2), bytes(vector))), plan.columns() + before);
+}
+
+/// 16 bytes a thread of the warpgroup, by copies that nothing waits for until the epilogue. What lies beyond the vector
+/// becomes zero.
+void WgmmaEpilogueEmitter::loadColumns(const GemmPlace &place) {
+  const WgmmaGemm &g = *plan.gemm;
+  Value thread = i.add(i.mul(i.andWith(block.warp, 3), 32), block.lane);
+  for (size_t v = 0; v < g.columns.size(); ++v) {
+    const GemmVector &vector = g.columns[v];
+    auto size = static_cast<int64_t>(dtypeSize(vector.dtype)), perThread = 16 / size;
+    Value start = batchOffset(b, loc, g, vector.offset, vector.batchStrides, place.batch);
+    Type element = elementType(vector.dtype);
+    Value in = i.mul(thread, perThread), column = i.add(place.column, in);
+    auto branch = scf::IfOp::create(b, loc, i.less(in, i.of(plan.tile().tileN)));
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPoint(branch.thenBlock()->getTerminator());
+    // Where no column is there, none is read of the vector's first.
+    Value left = i.sub(i.of(g.n), column), there = i.less(i.of(0), left);
+    Value bytes = i.select(there, i.mul(i.min(left, i.of(perThread)), size), i.of(0));
+    Value offset = arith::ExtUIOp::create(b, loc, b.getI64Type(), i.select(there, column, i.of(0)));
+    Value from = LLVM::GEPOp::create(b, loc, block.pointers[vector.arg].getType(), element, block.pointers[vector.arg],
+                                     ValueRange{arith::AddIOp::create(b, loc, start, offset).getResult()});
+    hopper.copyAsync(i.add(columnsOf(v), i.mul(in, size)), from, bytes);
+  }
+}
+
+void WgmmaEpilogueEmitter::loadRows(const GemmPlace &tilePlace) {
+  const WgmmaGemm &g = *plan.gemm;
+  rowValues.clear();
+  if (g.rows.empty())
+    return;
+  GemmPlace place = warpPlace(tilePlace);
+  for (const GemmVector &vector : g.rows) {
+    Value start = batchOffset(b, loc, g, vector.offset, vector.batchStrides, place.batch);
+    Type element = elementType(vector.dtype);
+    SmallVector<Value> values;
+    for (int part = 0; part < 2 * plan.tile().blocks; ++part) {
+      Value row = i.add(i.add(place.row, i.shiftRight(block.lane, 2)), part / 2 * 64 + part % 2 * 8);
+      Value offset = arith::ExtUIOp::create(b, loc, b.getI64Type(), i.min(row, i.of(g.m - 1)));
+      Value at = LLVM::GEPOp::create(b, loc, block.pointers[vector.arg].getType(), element, block.pointers[vector.arg],
+                                     ValueRange{arith::AddIOp::create(b, loc, start, offset).getResult()});
+      values.push_back(LLVM::LoadOp::create(b, loc, element, at, static_cast<unsigned>(dtypeSize(vector.dtype))));
+    }
+    rowValues.push_back(std::move(values));
+  }
+}
+
 void WgmmaEpilogueEmitter::prefetch(const GemmPlace &tilePlace) {
+  if (!plan.gemm->columns.empty())
+    loadColumns(tilePlace);
+  if (!hasTiles())
+    return;
   auto one = scf::IfOp::create(b, loc, i.equal(block.lane, i.of(0)));
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPoint(one.thenBlock()->getTerminator());
-  GemmPlace place = warpPlace(i, plan, block, tilePlace);
+  GemmPlace place = warpPlace(tilePlace);
   if (plan.storesByMap())
     hopper.waitStoresRead(0);
   auto loop = scf::ForOp::create(b, loc, i.of(0), i.of(plan.buffers), i.of(1));
@@ -128,8 +190,8 @@ void WgmmaEpilogueEmitter::prefetch(const GemmPlace &tilePlace) {
 
 /// Two rows by four columns of each product: the epilogue, and its results into staging memory. `row`: of the warp's first
 /// row; `column`: of the chunk; `group`: in the chunk.
-Status WgmmaEpilogueEmitter::emitGroup(const GemmPlace &place, Value row, Value column, Value buffer, Value group,
-                                       ValueRange registers) {
+Status WgmmaEpilogueEmitter::emitGroup(const GemmPlace &place, Value row, Value column, Value blockIndex, Value buffer,
+                                       Value group, ValueRange registers) {
   const WgmmaGemm &g = *plan.gemm;
   int lanes = plan.lanes();
   Value base = bufferOf(buffer), quad = i.shiftRight(block.lane, 2), pair = i.mul(i.andWith(block.lane, 3), 2);
@@ -158,8 +220,22 @@ Status WgmmaEpilogueEmitter::emitGroup(const GemmPlace &place, Value row, Value 
         tileValues.push_back(LLVM::LoadOp::create(b, loc, type, sharedPointer(pairAddress(slot, inRow, inColumn)),
                                                   static_cast<unsigned>(2 * slot.elementBytes)));
       }
+      SmallVector<Value> columnValues;
+      for (size_t v = 0; v < g.columns.size(); ++v) {
+        auto size = static_cast<int64_t>(dtypeSize(g.columns[v].dtype));
+        Value inTile = i.add(i.sub(column, place.column), inColumn);
+        columnValues.push_back(LLVM::LoadOp::create(b, loc, VectorType::get({2}, elementType(g.columns[v].dtype)),
+                                                    sharedPointer(i.add(columnsOf(v), i.mul(inTile, size))),
+                                                    static_cast<unsigned>(2 * size)));
+      }
       GemmSite site;
       site.lanes = lanes;
+      for (const SmallVector<Value> &values : rowValues) {
+        Value v = values[static_cast<size_t>(half)];
+        if (plan.tile().blocks == 2)
+          v = i.select(i.equal(blockIndex, i.of(0)), v, values[static_cast<size_t>(2 + half)]);
+        site.rows.push_back(v);
+      }
       site.batch = toIndex(place.batch);
       site.row = toIndex(atRow);
       site.pointers = block.pointers;
@@ -179,9 +255,14 @@ Status WgmmaEpilogueEmitter::emitGroup(const GemmPlace &place, Value row, Value 
             site.products.push_back(vector::FromElementsOp::create(
                 b, loc, VectorType::get({2}, registers[at].getType()), ValueRange{registers[at], registers[at + 1]}));
         }
+        auto part = [&](Value v) {
+          return lanes == 2 ? v : vector::ExtractOp::create(b, loc, v, ArrayRef<int64_t>{first}).getResult();
+        };
         for (Value v : tileValues)
-          site.tiles.push_back(lanes == 2 ? v
-                                          : vector::ExtractOp::create(b, loc, v, ArrayRef<int64_t>{first}).getResult());
+          site.tiles.push_back(part(v));
+        site.columns.clear();
+        for (Value v : columnValues)
+          site.columns.push_back(part(v));
         RL_ASSIGN(SmallVector<Value> out, epilogue(b, loc, site));
         if (out.size() != g.outputs.size())
           return unsupported({}, "internal: the epilogue gave " + std::to_string(out.size()) + " results");
@@ -226,13 +307,7 @@ void WgmmaEpilogueEmitter::storePlain(const GemmTensor &t, const GemmSlot &slot,
   auto constant = [&](int64_t v) { return arith::ConstantIntOp::create(b, loc, i64, v).getResult(); };
   auto plus = [&](Value x, Value y) { return arith::AddIOp::create(b, loc, x, y).getResult(); };
   auto times = [&](Value x, int64_t c) { return arith::MulIOp::create(b, loc, x, constant(c)).getResult(); };
-  Value start = constant(t.offset);
-  int64_t inner = 1;
-  for (size_t d = g.batch.size(); d-- > 0;) {
-    if (g.batch[d] > 1 && t.batchStrides[d] != 0)
-      start = plus(start, times(wide(i.rem(i.div(place.batch, inner), g.batch[d])), t.batchStrides[d]));
-    inner *= g.batch[d];
-  }
+  Value start = batchOffset(b, loc, g, t.offset, t.batchStrides, place.batch);
   int perLane = pairs ? 2 : 1;
   Type element = elementType(t.dtype), type = lanesOf(element, perLane);
   Value base = i.add(bufferOf(buffer), slot.offset);
@@ -290,14 +365,18 @@ Status WgmmaEpilogueEmitter::emit(const GemmPlace &tilePlace, Value count, Value
   const cost::GemmTile &tile = plan.tile();
   int total = plan.chunks(), perRow = total / tile.blocks, width = tile.chunkColumns(), perChunk = width / kGroup,
       buffers = plan.buffers;
-  GemmPlace place = warpPlace(i, plan, block, tilePlace);
+  GemmPlace place = warpPlace(tilePlace);
+  if (!plan.gemm->columns.empty()) {
+    hopper.waitAsync(); // the copies of this thread, then of all
+    hopper.syncWarpgroup(i.shiftRight(block.warp, 2));
+  }
   auto chunks = scf::ForOp::create(b, loc, i.of(0), i.of(total), i.of(1));
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(chunks.getBody());
   Value chunk = chunks.getInductionVar(), buffer = i.rem(chunk, buffers);
-  Value row = i.add(place.row, i.mul(i.div(chunk, perRow), 64));
+  Value blockIndex = i.div(chunk, perRow), row = i.add(place.row, i.mul(blockIndex, 64));
   Value column = i.add(place.column, chunkColumn(i.rem(chunk, perRow)));
-  if (hasPrefetch()) {
+  if (hasTiles()) {
     Value uses = i.add(i.mul(count, total / buffers), i.div(chunk, buffers));
     hopper.wait(barrierOf(buffer), i.andWith(uses, 1));
   } else if (plan.storesByMap()) {
@@ -307,23 +386,24 @@ Status WgmmaEpilogueEmitter::emit(const GemmPlace &tilePlace, Value count, Value
     hopper.waitStoresRead(buffers - 1);
   }
   hopper.syncWarp();
-  auto groups = scf::ForOp::create(b, loc, i.of(0), i.of(perChunk), i.of(1));
-  {
-    OpBuilder::InsertionGuard inner(b);
-    b.setInsertionPointToStart(groups.getBody());
-    Value group = groups.getInductionVar(), id = i.add(i.mul(chunk, perChunk), group);
-    // [product][8 registers] of each group, in the order of the loops.
+  int unroll = tile.unroll, rounds = perChunk / unroll;
+  auto emitRound = [&](Value round) -> Status {
+    Value id = i.add(i.mul(chunk, rounds), round);
+    // The registers of each round, in the order of the loops: [group][product][8].
     size_t products = plan.gemm->b.size(), perBlock = static_cast<size_t>(tile.tileN) / 2;
     std::vector<SmallVector<Value>> choices;
     for (int c = 0; c < total; ++c)
-      for (int q = 0; q < perChunk; ++q) {
-        auto first = static_cast<size_t>(std::min(c % perRow * width, tile.tileN - width) + q * kGroup) / 2;
+      for (int q = 0; q < rounds; ++q) {
         SmallVector<Value> choice;
-        for (size_t p = 0; p < products; ++p)
-          for (size_t r = 0; r < 8; ++r)
-            choice.push_back(
-                accumulators[(p * static_cast<size_t>(tile.blocks) + static_cast<size_t>(c / perRow)) * perBlock +
-                             first + r]);
+        for (int u = 0; u < unroll; ++u) {
+          int firstColumn = std::min(c % perRow * width, tile.tileN - width) + (q * unroll + u) * kGroup;
+          for (size_t p = 0; p < products; ++p) {
+            size_t at = (p * static_cast<size_t>(tile.blocks) + static_cast<size_t>(c / perRow)) * perBlock +
+                        static_cast<size_t>(firstColumn) / 2;
+            for (size_t r = 0; r < 8; ++r)
+              choice.push_back(accumulators[at + r]);
+          }
+        }
         choices.push_back(std::move(choice));
       }
     SmallVector<Value> registers = choices[0];
@@ -342,7 +422,18 @@ Status WgmmaEpilogueEmitter::emit(const GemmPlace &tilePlace, Value count, Value
       }
       registers.assign(pick.getResults().begin(), pick.getResults().end());
     }
-    RL_TRY(emitGroup(place, row, column, buffer, group, registers));
+    for (int u = 0; u < unroll; ++u)
+      RL_TRY(emitGroup(place, row, column, blockIndex, buffer, i.add(i.mul(round, unroll), u),
+                       ArrayRef<Value>(registers).slice(static_cast<size_t>(u) * products * 8, products * 8)));
+    return {};
+  };
+  if (rounds == 1) {
+    RL_TRY(emitRound(i.of(0)));
+  } else {
+    auto groups = scf::ForOp::create(b, loc, i.of(0), i.of(rounds), i.of(1));
+    OpBuilder::InsertionGuard inner(b);
+    b.setInsertionPointToStart(groups.getBody());
+    RL_TRY(emitRound(groups.getInductionVar()));
   }
   if (plan.storesByMap())
     hopper.fenceProxy();
@@ -351,7 +442,7 @@ Status WgmmaEpilogueEmitter::emit(const GemmPlace &tilePlace, Value count, Value
   bool plain = llvm::any_of(plan.outputMap, [](int m) { return m < 0; });
   if (plain)
     hopper.syncWarp();
-  if (hasPrefetch() && buffers < total) {
+  if (hasTiles() && buffers < total) {
     Value further = i.add(chunk, buffers);
     auto more = scf::IfOp::create(
         b, loc, arith::AndIOp::create(b, loc, i.equal(block.lane, i.of(0)), i.less(further, i.of(total))));
@@ -362,6 +453,13 @@ Status WgmmaEpilogueEmitter::emit(const GemmPlace &tilePlace, Value count, Value
     loadTiles(place, further);
   }
   return {};
+}
+
+/// With two stages of K and more, the products that a warp has waited for when it loads the next tile's vectors need all
+/// warps of the group, so that none still reads the last tile's.
+void WgmmaEpilogueEmitter::endTile() {
+  if (plan.kBlocks == 1 && !plan.gemm->columns.empty())
+    hopper.syncWarpgroup(i.shiftRight(block.warp, 2));
 }
 
 void WgmmaEpilogueEmitter::finish() {

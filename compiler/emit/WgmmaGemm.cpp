@@ -31,6 +31,8 @@ cost::GemmShape WgmmaGemm::shape() const {
     s.outputs.push_back(t.dtype);
   for (const GemmTensor &t : tiles)
     s.tiles.push_back(t.dtype);
+  for (const GemmVector &v : columns)
+    s.columns.push_back(v.dtype);
   return s;
 }
 
@@ -172,6 +174,13 @@ std::string wgmmaRefusal(const WgmmaGemm &g, const cost::TargetDesc &machine) {
   for (const GemmTensor &x : g.tiles)
     if (dtypeSize(x.dtype) > 4 || !hasMap(g, x))
       return "an operand of the epilogue has strides that are no multiples of 16 bytes";
+  for (const GemmVector &v : g.columns) {
+    bool whole = isMultipleOf16(v.offset, v.dtype);
+    for (size_t d = 0; d < g.batch.size(); ++d)
+      whole &= isMultipleOf16(v.batchStrides[d], v.dtype);
+    if (dtypeSize(v.dtype) > 4 || !whole || !isMultipleOf16(t.tileN, v.dtype))
+      return "a vector of the epilogue starts at no multiple of 16 bytes";
+  }
   return {};
 }
 
@@ -186,10 +195,29 @@ SmallVector<Value> batchCoordinates(Int32 &i, const WgmmaGemm &g, const std::vec
   return out;
 }
 
+Value batchOffset(OpBuilder &b, Location loc, const WgmmaGemm &g, int64_t offset, const std::vector<int64_t> &strides,
+                  Value batch) {
+  Int32 i(b, loc);
+  Type i64 = b.getI64Type();
+  auto constant = [&](int64_t v) { return arith::ConstantIntOp::create(b, loc, i64, v).getResult(); };
+  Value out = constant(offset);
+  int64_t inner = 1;
+  for (size_t d = g.batch.size(); d-- > 0;) {
+    if (g.batch[d] > 1 && strides[d] != 0) {
+      Value at = arith::ExtUIOp::create(b, loc, i64, i.rem(i.div(batch, inner), g.batch[d]));
+      out = arith::AddIOp::create(b, loc, out, arith::MulIOp::create(b, loc, at, constant(strides[d])));
+    }
+    inner *= g.batch[d];
+  }
+  return out;
+}
+
 namespace {
 
-/// Registers a thread of 384: 168 at the start, which the roles share anew (24 + 2 x 240 = 3 x 168). PTX ISA, setmaxnreg.
-constexpr int kProducerRegisters = 24, kConsumerRegisters = 240;
+/// Registers a thread, which the roles share anew: of 384 threads with 168 each, 24 + 2 x 240 = 3 x 168; of 512 with 128,
+/// 24 + 3 x 160 = 4 x 126. PTX ISA, setmaxnreg.
+constexpr int kProducerRegisters = 24;
+int consumerRegisters(const cost::GemmTile &t) { return t.consumers == 2 ? 240 : 160; }
 
 class KernelEmitter {
 public:
@@ -200,11 +228,12 @@ public:
   Status emit(LLVM::LLVMFuncOp f, Value dynamic);
 
 private:
-  Value fullBarrier(Value stage) { return i.add(i.add(barriers, i.mul(stage, 8)), 0); }
+  Value fullBarrier(Value stage) { return i.add(barriers, i.mul(stage, 8)); }
   Value emptyBarrier(Value stage) { return i.add(i.add(barriers, i.mul(stage, 8)), 8 * tile.stages); }
   GemmPlace placeOf(Value work);
-  /// The stage after this, and its parity.
+  /// The stage after this, and its parity; and the one that many stages on.
   std::pair<Value, Value> next(Value stage, Value parity);
+  std::pair<Value, Value> skip(Value stage, Value parity, int64_t stages);
   void initBarriers(WgmmaEpilogueEmitter &);
   void emitProducer();
   void loadStage(const GemmPlace &, ArrayRef<SmallVector<Value>> batches, Value kBlock, Value stage);
@@ -226,6 +255,13 @@ private:
 std::pair<Value, Value> KernelEmitter::next(Value stage, Value parity) {
   Value n = i.add(stage, 1), wraps = i.equal(n, i.of(tile.stages));
   return {i.select(wraps, i.of(0), n), i.select(wraps, i.xorWith(parity, i.of(1)), parity)};
+}
+
+std::pair<Value, Value> KernelEmitter::skip(Value stage, Value parity, int64_t stages) {
+  int64_t rounds = stages / tile.stages, rest = stages % tile.stages;
+  Value n = i.add(stage, rest), wraps = i.less(i.of(tile.stages - 1), n);
+  Value flip = i.select(wraps, i.of((rounds + 1) % 2), i.of(rounds % 2));
+  return {i.select(wraps, i.sub(n, i.of(tile.stages)), n), i.xorWith(parity, flip)};
 }
 
 /// Tiles in groups of `groupRows` along M, within a group M first: the tiles that run at once then share rows of A and
@@ -250,7 +286,7 @@ void KernelEmitter::initBarriers(WgmmaEpilogueEmitter &epilogue) {
   b.setInsertionPoint(first.thenBlock()->getTerminator());
   for (int s = 0; s < tile.stages; ++s) {
     hopper.initBarrier(fullBarrier(i.of(s)), 1);
-    hopper.initBarrier(emptyBarrier(i.of(s)), plan.consumerWarps() * tile.cluster);
+    hopper.initBarrier(emptyBarrier(i.of(s)), (tile.alternate ? 4 : plan.consumerWarps()) * tile.cluster);
   }
   epilogue.initBarriers();
   hopper.fenceBarrierInit();
@@ -347,12 +383,23 @@ Status KernelEmitter::emitConsumer(WgmmaEpilogueEmitter &epilogue) {
   Type element = accumulatesIntegers(g.a.dtype) ? Type(b.getI32Type()) : Type(b.getF32Type());
 
   Value zero = i.of(0), warpgroup = i.shiftRight(block.warp, 2);
-  Value aBase = i.add(block.base, i.mul(warpgroup, tile.blocks * 64 * 128));
-  auto tiles = scf::ForOp::create(b, loc, firstWork, i.of(plan.work), workStep, ValueRange{zero, zero, zero});
+  Value aBase = block.base, first = firstWork, step = workStep, stage0 = zero, parity0 = zero;
+  if (tile.alternate) { // the warpgroups have every other tile
+    first = i.add(first, i.mul(warpgroup, workStep));
+    step = i.mul(step, 2);
+    auto [skipped, flipped] = skip(zero, zero, plan.kBlocks);
+    Value isFirst = i.equal(warpgroup, zero);
+    stage0 = i.select(isFirst, zero, skipped);
+    parity0 = i.select(isFirst, zero, flipped);
+  } else {
+    aBase = i.add(aBase, i.mul(warpgroup, tile.blocks * 64 * 128));
+  }
+  auto tiles = scf::ForOp::create(b, loc, first, i.of(plan.work), step, ValueRange{stage0, parity0, zero});
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(tiles.getBody());
   Value tilesBefore = tiles.getRegionIterArg(2);
   GemmPlace place = placeOf(tiles.getInductionVar());
+  epilogue.loadRows(place);
   // The first products do not read them.
   Value undefined = LLVM::UndefOp::create(b, loc, element);
   SmallVector<Value> carried(count, undefined);
@@ -405,9 +452,11 @@ Status KernelEmitter::emitConsumer(WgmmaEpilogueEmitter &epilogue) {
   SmallVector<Value> accumulators = hopper.finish(shape, loop.getResults().take_front(count));
   release(loop.getResult(static_cast<unsigned>(count) + 2));
   RL_TRY(epilogue.emit(place, tilesBefore, accumulators));
-  scf::YieldOp::create(b, loc,
-                       ValueRange{loop.getResult(static_cast<unsigned>(count)),
-                                  loop.getResult(static_cast<unsigned>(count) + 1), i.add(tilesBefore, 1)});
+  epilogue.endTile();
+  Value stage = loop.getResult(static_cast<unsigned>(count)), parity = loop.getResult(static_cast<unsigned>(count) + 1);
+  if (tile.alternate)
+    std::tie(stage, parity) = skip(stage, parity, plan.kBlocks);
+  scf::YieldOp::create(b, loc, ValueRange{stage, parity, i.add(tilesBefore, 1)});
   return {};
 }
 
@@ -421,7 +470,7 @@ Status KernelEmitter::emit(LLVM::LLVMFuncOp f, Value dynamic) {
   ValueRange arguments = f.getBody().front().getArguments();
   block.pointers = arguments.take_front(g.pointers);
   block.maps = arguments.drop_front(g.pointers);
-  barriers = i.add(block.base, plan.shared.stage * tile.stages + plan.shared.staging);
+  barriers = i.add(block.base, plan.barriers());
   Value blockId = NVVM::BlockIdXOp::create(b, loc, i32), blocks = NVVM::GridDimXOp::create(b, loc, i32);
   firstWork = i.div(blockId, tile.cluster);
   workStep = i.div(blocks, tile.cluster);
@@ -439,7 +488,7 @@ Status KernelEmitter::emit(LLVM::LLVMFuncOp f, Value dynamic) {
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPoint(role.thenBlock()->getTerminator());
     if (tile.consumers > 1)
-      hopper.setMaxRegisters(kConsumerRegisters, true);
+      hopper.setMaxRegisters(consumerRegisters(tile), true);
     RL_TRY(emitConsumer(epilogue));
     b.setInsertionPoint(role.thenBlock()->getTerminator());
     epilogue.finish();

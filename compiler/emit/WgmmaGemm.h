@@ -35,13 +35,23 @@ struct GemmTensor {
   std::vector<int64_t> batchStrides;
 };
 
-/// Where in the result the epilogue is: `lanes` columns of one row. Rows and columns beyond the result are moved to its last,
+/// A vector that the epilogue reads: one element a column (N), or one a row (M).
+struct GemmVector {
+  unsigned arg = 0;
+  DType dtype = DType::BF16;
+  int64_t offset = 0;
+  std::vector<int64_t> batchStrides;
+};
+
+/// Where in the result the epilogue is: `lanes` columns of one row (where that is one, vectors are scalars). Rows and columns beyond the result are moved to its last,
 /// so that loads need no guard; what is computed for them is not stored.
 struct GemmSite {
   mlir::Value batch, row, column;          ///< index
   int lanes = 2;                           ///< columns: 2 where N is even, and `column` is even; otherwise 1
   llvm::SmallVector<mlir::Value> products; ///< vectors of `lanes` f32 (i32 of integer products)
   llvm::SmallVector<mlir::Value> tiles;    ///< of the tile operands: vectors of `lanes` elements as memory has them
+  llvm::SmallVector<mlir::Value> columns;  ///< of the column vectors, likewise
+  llvm::SmallVector<mlir::Value> rows;     ///< of the row vectors: one element
   mlir::ValueRange pointers;               ///< the kernel's, in address space 1
 };
 
@@ -53,12 +63,13 @@ using GemmEpilogue =
 struct WgmmaGemm {
   std::string name;
   int64_t m = 0, n = 0, k = 0;
-  std::vector<int64_t> batch;      ///< extents, the outermost first, at most 3
-  unsigned pointers = 0;           ///< the kernel's pointer parameters
-  GemmOperand a;                   ///< [m, k]
-  std::vector<GemmOperand> b;      ///< [n, k] each: one or two products with the same left operand
-  std::vector<GemmTensor> outputs; ///< at least one
-  std::vector<GemmTensor> tiles;   ///< that the epilogue reads
+  std::vector<int64_t> batch;            ///< extents, the outermost first, at most 3
+  unsigned pointers = 0;                 ///< the kernel's pointer parameters
+  GemmOperand a;                         ///< [m, k]
+  std::vector<GemmOperand> b;            ///< [n, k] each: one or two products with the same left operand
+  std::vector<GemmTensor> outputs;       ///< at least one
+  std::vector<GemmTensor> tiles;         ///< that the epilogue reads
+  std::vector<GemmVector> columns, rows; ///< likewise: loaded ahead, where the callback's own loads would be waited for
   cost::GemmTile tile;
 
   cost::GemmShape shape() const; ///< but for the epilogue's cost

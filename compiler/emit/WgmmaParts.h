@@ -38,7 +38,9 @@ struct GemmPlan {
   int buffers = 1;
 
   const cost::GemmTile &tile() const { return gemm->tile; }
-  int consumerWarps() const { return 4 * tile().consumers; }
+  int consumerWarps() const { return tile().warps(); }
+  int64_t columns() const { return shared.stage * tile().stages + shared.staging; } ///< place in shared memory
+  int64_t barriers() const { return columns() + shared.columns; }
   int chunks() const { return tile().chunks(); }
   int lanes() const { return gemm->n % 2 == 0 ? 2 : 1; }
   bool storesByMap() const;
@@ -62,6 +64,10 @@ struct GemmBlock {
 llvm::SmallVector<mlir::Value> batchCoordinates(Int32 &, const WgmmaGemm &, const std::vector<int64_t> &batchStrides,
                                                 mlir::Value batch);
 
+/// The offset of a batch's first element in a tensor, in elements (i64).
+mlir::Value batchOffset(mlir::OpBuilder &, mlir::Location, const WgmmaGemm &, int64_t offset,
+                        const std::vector<int64_t> &batchStrides, mlir::Value batch);
+
 /// One consumer warp's part after the products: rounds of loading tile operands, the epilogue, staging and stores.
 class WgmmaEpilogueEmitter {
 public:
@@ -69,12 +75,16 @@ public:
 
   /// Barriers of the tile operands' buffers: initialised by one thread of the block.
   void initBarriers();
-  /// Starts loading the first of a tile's operands. In the main loop, once a tile, by the whole warp; nothing to do where
-  /// there are none.
+  /// Loads what the tile's rows have once, into registers. Before the main loop.
+  void loadRows(const GemmPlace &);
+  /// Starts loading a tile's operands and column vectors. In the main loop, once a tile, by the whole warp; nothing to do
+  /// where there are none.
   void prefetch(const GemmPlace &);
-  bool hasPrefetch() const { return !plan.gemm->tiles.empty(); }
+  bool hasPrefetch() const { return hasTiles() || !plan.gemm->columns.empty(); }
+  bool hasTiles() const { return !plan.gemm->tiles.empty(); }
   /// `count`: how many tiles this block has had before. `accumulators`: [product][block][tileN / 2].
   Status emit(const GemmPlace &, mlir::Value count, mlir::ValueRange accumulators);
+  void endTile(); ///< behind emit
   /// Before the block ends: shared memory must outlive the copies that read it.
   void finish();
 
@@ -82,6 +92,9 @@ private:
   mlir::Value bufferOf(mlir::Value chunk);
   mlir::Value barrierOf(mlir::Value buffer);
   mlir::Value chunkColumn(mlir::Value chunkInRow);
+  mlir::Value columnsOf(size_t vector);
+  void loadColumns(const GemmPlace &);
+  GemmPlace warpPlace(const GemmPlace &);
   void loadTiles(const GemmPlace &, mlir::Value chunk);
   void storeChunk(const GemmPlace &, mlir::Value blockRow, mlir::Value column, mlir::Value buffer);
   void storePlain(const GemmTensor &, const GemmSlot &, const GemmPlace &, mlir::Value row, mlir::Value column,
@@ -91,8 +104,8 @@ private:
   mlir::Value sharedPointer(mlir::Value address);
   mlir::Type elementType(DType);
   mlir::Type lanesOf(mlir::Type, int lanes);
-  Status emitGroup(const GemmPlace &, mlir::Value blockRow, mlir::Value column, mlir::Value buffer, mlir::Value group,
-                   mlir::ValueRange registers);
+  Status emitGroup(const GemmPlace &, mlir::Value blockRow, mlir::Value column, mlir::Value blockIndex,
+                   mlir::Value buffer, mlir::Value group, mlir::ValueRange registers);
 
   mlir::OpBuilder &b;
   mlir::Location loc;
@@ -101,6 +114,7 @@ private:
   const GemmEpilogue &epilogue;
   Int32 i;
   HopperAsm hopper;
+  std::vector<llvm::SmallVector<mlir::Value>> rowValues; ///< [vector][block][half]
 };
 
 } // namespace rl::emit

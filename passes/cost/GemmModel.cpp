@@ -21,6 +21,10 @@ std::string GemmTile::str() const {
     out += ", cluster of " + std::to_string(cluster);
   if (consumers == 1)
     out += ", one warpgroup";
+  if (alternate)
+    out += ", alternating";
+  if (unroll > 1)
+    out += ", unroll " + std::to_string(unroll);
   if (blocksPerSm > 1)
     out += ", " + std::to_string(blocksPerSm) + " blocks an SM";
   return out;
@@ -69,10 +73,11 @@ GemmShared gemmShared(const GemmShape &s, const GemmTile &t) {
   out.stage += out.b * s.products;
   for (int bytes : gemmSlots(s).bytes)
     out.slots += roundUp(int64_t(16) * t.chunkColumns() * bytes, period);
-  int64_t warps = 4 * t.consumers;
-  out.staging = warps * t.buffers * out.slots;
-  out.barriers = 8 * (2 * t.stages + (s.tiles.empty() ? 0 : warps * t.buffers));
-  out.total = out.stage * t.stages + out.staging + out.barriers;
+  out.staging = int64_t(t.warps()) * t.buffers * out.slots;
+  for (DType column : s.columns)
+    out.columns += t.consumers * roundUp(int64_t(t.tileN) * sizeOf(column), 16);
+  out.barriers = 8 * (2 * t.stages + (s.tiles.empty() ? 0 : t.warps() * t.buffers));
+  out.total = out.stage * t.stages + out.staging + out.columns + out.barriers;
   return out;
 }
 
@@ -91,17 +96,19 @@ std::string gemmRefusal(const GemmShape &s, const GemmTile &t, const TargetDesc 
   }
   if (sizeOf(s.a) != 2 && !kMajor)
     return std::string(dtypeName(s.a)) + " operands must have K contiguous";
-  if (t.tileN < 16 || t.tileN > 256 || t.tileN % 8 != 0 || t.consumers < 1 || t.consumers > 2 || t.blocks < 1 ||
+  if (t.tileN < 16 || t.tileN > 256 || t.tileN % 8 != 0 || t.consumers < 1 || t.consumers > 3 || t.blocks < 1 ||
       t.blocks > 2 || t.stages < 2 || t.buffers < 1 || t.groupRows < 1 || t.cluster < 1 || t.cluster > 2 ||
-      t.blocksPerSm < 1)
+      t.blocksPerSm < 1 || (t.alternate && t.consumers != 2) || (t.consumers > 1 && t.blocksPerSm > 1))
     return "not a tile of this kernel";
+  if (t.unroll < 1 || t.chunkColumns() / 16 % t.unroll != 0)
+    return "the unrolled groups must divide a chunk";
   if (t.chunks() % t.buffers != 0)
     return "buffers must divide the tile's chunks";
   if (t.cluster == 2 && t.tileN % (s.isBKMajor(0) ? 16 : 128) != 0)
     return "a cluster's halves of the right operand must be whole";
   // Accumulators beside about 40 registers of addresses and the epilogue, of what a thread may have.
   int registers = s.products * t.blocks * t.tileN / 2;
-  if (registers > (t.consumers == 2 || t.blocksPerSm == 1 ? 176 : 80))
+  if (registers > (t.consumers == 3 ? 112 : t.consumers == 1 && t.blocksPerSm > 1 ? 80 : 176))
     return std::to_string(registers) + " accumulators a thread";
   GemmShared shared = gemmShared(s, t);
   if (static_cast<double>(shared.total) > machine.sharedPerBlock)

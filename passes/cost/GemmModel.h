@@ -3,7 +3,7 @@
 //
 // How a matrix product is cut into tiles on a machine with warpgroup products and tensor memory copies (compute capability
 // 9.0), and how long that takes. The kernel is compiler/emit/WgmmaGemm: a persistent grid whose blocks each take a tile of
-// [tileM, tileN] after the other; one warp copies operands into a ring of stages, one or two warpgroups multiply.
+// [tileM, tileN] after the other; one warp copies operands into a ring of stages, one to three warpgroups multiply.
 #pragma once
 
 #include "passes/cost/Target.h"
@@ -23,6 +23,7 @@ struct GemmShape {
   std::vector<bool> bKMajor;      ///< of each product's right operand; shorter: true
   std::vector<DType> outputs;     ///< tensors of m x n that are stored
   std::vector<DType> tiles;       ///< tensors of m x n that the epilogue reads
+  std::vector<DType> columns;     ///< vectors of n that it reads
   double ops = 0, specialOps = 0; ///< of the epilogue, an element
 
   bool isBKMajor(int product) const {
@@ -32,16 +33,20 @@ struct GemmShape {
 
 struct GemmTile {
   int tileN = 128;   ///< a multiple of 8, 16 to 256
-  int consumers = 2; ///< warpgroups that multiply: 1 or 2, each with `blocks` times 64 rows of the tile
-  int blocks = 1;
+  int consumers = 2; ///< warpgroups that multiply: 1 to 3
+  int blocks = 1;    ///< of 64 rows that each has: 1 or 2
+  bool alternate =
+      false;         ///< two consumers, and each has tiles of its own: one's epilogue runs under the other's products
   int stages = 4;    ///< of 128 bytes of K
-  int cluster = 1;   ///< blocks, neighbours along M, that share what they read of the right operand
+  int cluster = 1;   ///< blocks, neighbours along M, that share what they read of the right operand: 1 or 2
   int groupRows = 8; ///< tiles along M that are gone through before the next tile along N
   int buffers = 2;   ///< of 16 rows by 64 columns that each warp has for its stores and tile operands
+  int unroll = 1;    ///< groups of 16 columns that the epilogue's code has beside each other
   int blocksPerSm = 1;
 
-  int tileM() const { return 64 * consumers * blocks; }
-  int threads() const { return consumers == 1 ? 160 : 384; }
+  int tileM() const { return 64 * blocks * (alternate ? 1 : consumers); }
+  int warps() const { return 4 * consumers; } ///< that multiply
+  int threads() const { return consumers == 1 ? 160 : 128 * (consumers + 1); }
   /// What a warp stages at once, in columns: the largest power of two that fits, to 64.
   int chunkColumns() const { return tileN >= 64 ? 64 : tileN >= 32 ? 32 : 16; }
   /// Of the tile; the last may overlap the one before.
@@ -57,6 +62,7 @@ struct GemmShared {
   int64_t stage = 0;    ///< of one stage
   int64_t slots = 0;    ///< of one buffer of one warp: outputs and tile operands
   int64_t staging = 0;  ///< of all warps
+  int64_t columns = 0;  ///< of all warpgroups: vectors
   int64_t barriers = 0;
   int64_t total = 0;
 };

@@ -16,6 +16,12 @@ std::vector<GemmCase> gemmCases() {
   const cost::GemmTile residual{.tileN = 256, .stages = 3, .buffers = 4};
   const cost::GemmTile residualHalf{.tileN = 256, .stages = 4, .buffers = 1};
   const cost::GemmTile twice{.tileN = 128, .stages = 4, .buffers = 2};
+  const cost::GemmTile turns{.tileN = 128, .blocks = 2, .alternate = true, .stages = 5, .buffers = 2};
+  const cost::GemmTile turnsPair{
+      .tileN = 128, .blocks = 2, .alternate = true, .stages = 5, .cluster = 2, .buffers = 2, .unroll = 2};
+  const cost::GemmTile turnsThin{.tileN = 64, .alternate = true, .stages = 7, .buffers = 1, .unroll = 4};
+  const cost::GemmTile three{.tileN = 144, .consumers = 3, .stages = 4, .buffers = 1, .unroll = 4};
+  const cost::GemmTile unrolled{.tileN = 256, .stages = 4, .buffers = 2, .unroll = 4};
   using E = GemmCase::Epilogue;
   std::vector<GemmCase> out;
   auto add = [&](int64_t m, int64_t n, int64_t k, const cost::GemmTile &tile, E epilogue = E::Plain) -> GemmCase & {
@@ -44,7 +50,7 @@ std::vector<GemmCase> gemmCases() {
   add(1796, 1796, 256, square, E::BiasGelu);
   add(65, 33, 40, narrow, E::BiasGelu);
   // Orders of the operands.
-  for (const cost::GemmTile &tile : {wide, tall, small, pair}) {
+  for (const cost::GemmTile &tile : {wide, tall, small, pair, turns, turnsPair, three}) {
     GemmCase a = add(392, 520, 328, tile);
     out.back().aKMajor = false;
     a.bKMajor = false;
@@ -62,6 +68,16 @@ std::vector<GemmCase> gemmCases() {
   add(384, 520, 512, pair, E::BiasGelu);
   add(3000, 1000, 256, pairSquare);
   add(100, 100, 64, pairSquare, E::BiasGelu);
+  for (const cost::GemmTile &tile : {turns, turnsPair, turnsThin, three, unrolled}) {
+    add(1000, 1000, 1000, tile);
+    add(3000, 2000, 136, tile, E::BiasGelu);
+    add(130, 264, 8, tile, E::OwnLoads).tile.stages = 3;
+    add(77, 264, 64, tile, E::BiasGelu).batch = {200}; // one stage of K, and more tiles than blocks
+    add(333, 520, 520, tile, E::RowScale).tile.stages = 3;
+    add(200, 136, 64, tile).batch = {7};
+  }
+  add(4096, 4096, 1024, turns);
+  add(4096, 4096, 1024, turnsPair, E::BiasGelu);
   // Epilogues.
   for (E e : {E::BiasGelu, E::BiasResidual, E::SwiGlu, E::TwoOutputs, E::RowScale}) {
     cost::GemmTile tile = e == E::BiasResidual ? residual : e == E::TwoOutputs || e == E::RowScale ? square : twice;
@@ -76,6 +92,10 @@ std::vector<GemmCase> gemmCases() {
   add(700, 1008, 256, {.tileN = 168, .blocks = 2, .stages = 2, .buffers = 6}, E::BiasResidual);
   add(700, 1000, 256, {.tileN = 64, .consumers = 1, .stages = 4, .buffers = 1}, E::BiasResidual);
   add(700, 1000, 256, {.tileN = 64, .blocks = 2, .stages = 4, .buffers = 2}, E::SwiGlu);
+  add(700, 1000, 256, {.tileN = 64, .blocks = 2, .alternate = true, .stages = 5, .buffers = 1, .unroll = 2}, E::SwiGlu);
+  add(2000, 1000, 256, {.tileN = 128, .blocks = 2, .alternate = true, .stages = 4, .buffers = 4}, E::BiasResidual);
+  add(2000, 1000, 256, {.tileN = 128, .blocks = 2, .alternate = true, .stages = 4, .buffers = 2, .unroll = 2},
+      E::BiasResidual);
   add(512, 512, 256, {.tileN = 128, .stages = 4, .cluster = 2, .buffers = 2}, E::SwiGlu).bKMajor = false;
   add(333, 257, 200, square4, E::TwoOutputs);
   add(333, 258, 200, square4, E::RowScale).batch = {2};

@@ -211,7 +211,7 @@ std::vector<GemmCase> randomCases(int count, uint64_t seed) {
     c.n = pick(1, 700);
     c.k = pick(1, 100) * 8;
     c.type = pick(0, 2) ? DType::BF16 : DType::F16;
-    c.epilogue = static_cast<GemmCase::Epilogue>(pick(0, 5));
+    c.epilogue = static_cast<GemmCase::Epilogue>(pick(0, 6));
     c.aKMajor = pick(0, 2) || c.m % 8;
     c.bKMajor = pick(0, 2) || c.n % 8;
     if (c.epilogue == GemmCase::BiasResidual)
@@ -220,7 +220,9 @@ std::vector<GemmCase> randomCases(int count, uint64_t seed) {
       c.batch.push_back(pick(1, 3));
     c.bBroadcast = pick(0, 1);
     c.tile.tileN = static_cast<int>(pick(2, 32)) * 8;
-    c.tile.consumers = static_cast<int>(pick(1, 2));
+    c.tile.consumers = static_cast<int>(pick(1, 3));
+    c.tile.alternate = c.tile.consumers == 2 && pick(0, 1);
+    c.tile.unroll = 1 << pick(0, 2);
     c.tile.blocks = static_cast<int>(pick(1, 2));
     c.tile.stages = static_cast<int>(pick(2, 6));
     c.tile.cluster = static_cast<int>(pick(1, 2));
@@ -352,43 +354,63 @@ std::vector<GemmCase> timedList() {
   using E = GemmCase::Epilogue;
   const T wide{.tileN = 256, .stages = 4, .buffers = 2}, wide3{.tileN = 256, .stages = 3, .buffers = 4},
       pair{.tileN = 256, .stages = 4, .cluster = 2, .buffers = 2},
-      group4{.tileN = 256, .stages = 4, .groupRows = 4, .buffers = 2},
+
       group16{.tileN = 256, .stages = 4, .groupRows = 16, .buffers = 2},
-      square{.tileN = 128, .stages = 6, .buffers = 2}, tall{.tileN = 168, .blocks = 2, .stages = 3, .buffers = 3},
-      flat{.tileN = 168, .stages = 5, .buffers = 3}, wide192{.tileN = 192, .stages = 5, .buffers = 1},
-      small{.tileN = 64, .consumers = 1, .stages = 6, .buffers = 1, .blocksPerSm = 2},
-      one128{.tileN = 128, .consumers = 1, .stages = 8, .buffers = 2},
+      square{.tileN = 128, .stages = 6, .buffers = 1}, tall{.tileN = 168, .blocks = 2, .stages = 3, .buffers = 3},
+      flat{.tileN = 168, .stages = 4, .buffers = 3}, one128{.tileN = 128, .consumers = 1, .stages = 8, .buffers = 2},
       narrow{.tileN = 88, .consumers = 1, .stages = 8, .buffers = 2};
   std::vector<GemmCase> out;
   auto add = [&](int64_t m, int64_t n, int64_t k, std::vector<T> tiles, E e = E::Plain, DType t = DType::BF16) {
     for (const T &tile : tiles)
       out.push_back(timed(m, n, k, tile, e, t));
   };
-  add(4096, 4096, 4096, {wide, wide3, pair, group4, group16, square, wide192});
-  add(8192, 8192, 8192, {wide, pair, group16});
-  add(512, 11008, 4096, {wide, tall, flat});
-  add(2048, 2048, 2048, {square, wide, pair, {.tileN = 128, .stages = 6, .cluster = 2, .buffers = 2}});
-  add(1024, 1024, 1024, {one128, small, {.tileN = 64, .stages = 8, .buffers = 1}, square});
+  const T turns{.tileN = 128, .blocks = 2, .alternate = true, .stages = 5, .buffers = 2},
+      turns6{.tileN = 128, .blocks = 2, .alternate = true, .stages = 6, .buffers = 1},
+      turnsU{.tileN = 128, .blocks = 2, .alternate = true, .stages = 5, .buffers = 2, .unroll = 4},
+      turnsPair{.tileN = 128, .blocks = 2, .alternate = true, .stages = 5, .cluster = 2, .buffers = 2},
+      wideU{.tileN = 256, .stages = 4, .buffers = 2, .unroll = 4},
+      wideU2{.tileN = 256, .stages = 4, .buffers = 2, .unroll = 2},
+      pairU{.tileN = 256, .stages = 4, .cluster = 2, .buffers = 2, .unroll = 4},
+      three{.tileN = 144, .consumers = 3, .stages = 4, .buffers = 1, .unroll = 4};
+  add(4096, 4096, 4096, {wide, wideU, wideU2, group16, turns, turns6, turnsU, turnsPair});
+  add(8192, 8192, 8192, {wide, wideU, pairU, group16, turns, turnsPair});
+  add(512, 11008, 4096,
+      {tall,
+       flat,
+       {.tileN = 168, .blocks = 2, .stages = 3, .buffers = 3, .unroll = 4},
+       {.tileN = 160, .blocks = 2, .stages = 3, .buffers = 3},
+       {.tileN = 128, .blocks = 2, .stages = 3, .buffers = 2},
+       {.tileN = 112, .blocks = 2, .stages = 3, .buffers = 2},
+       turns});
+  add(2048, 2048, 2048, {square, wide, wideU, turns, turnsU});
+  add(1024, 1024, 1024,
+      {one128, {.tileN = 64, .stages = 8, .buffers = 1}, {.tileN = 64, .stages = 8, .buffers = 1, .unroll = 4}});
   add(128, 4096, 4096,
-      {small,
-       one128,
+      {one128,
        {.tileN = 64, .consumers = 1, .stages = 8, .buffers = 1},
-       {.tileN = 32, .stages = 8, .buffers = 1}});
-  add(16, 11008, 4096, {narrow});
-  add(1796, 1792, 4096, {wide, square, tall});
-  add(4096, 4096, 4096, {wide, wide3, pair}, E::BiasGelu);
+       {.tileN = 64, .consumers = 1, .stages = 12, .buffers = 1, .unroll = 4}});
+  add(16, 11008, 4096, {narrow, {.tileN = 88, .consumers = 1, .stages = 4, .buffers = 1, .blocksPerSm = 2}});
+  add(1796, 1792, 4096, {wide, three, turns});
+  add(1796, 1796, 4096, {wide, three, turns});
+  add(4096, 4096, 4096, {wide, wide3, turns, turnsU, turnsPair}, E::BiasGelu);
   add(4096, 4096, 4096,
       {wide3,
-       {.tileN = 256, .stages = 3, .cluster = 2, .buffers = 4},
-       {.tileN = 256, .stages = 4, .buffers = 2},
-       square},
+       {.tileN = 128, .blocks = 2, .alternate = true, .stages = 4, .buffers = 4},
+       {.tileN = 128, .blocks = 2, .alternate = true, .stages = 5, .buffers = 2},
+       {.tileN = 128, .blocks = 2, .alternate = true, .stages = 5, .cluster = 2, .buffers = 2}},
       E::BiasResidual);
   add(4096, 11008, 4096,
-      {{.tileN = 128, .stages = 4, .buffers = 2}, {.tileN = 128, .stages = 4, .cluster = 2, .buffers = 2}}, E::SwiGlu);
-  add(512, 11008, 4096, {tall, flat}, E::BiasGelu);
-  add(4096, 4096, 4096, {wide, pair}, E::Plain, DType::F8E4M3);
-  add(8192, 8192, 8192, {wide, pair}, E::Plain, DType::F8E4M3);
-  add(4096, 4096, 4096, {square, wide}, E::TwoOutputs);
+      {{.tileN = 128, .stages = 4, .buffers = 2},
+       {.tileN = 128, .stages = 4, .buffers = 2, .unroll = 2},
+       {.tileN = 64, .blocks = 2, .alternate = true, .stages = 5, .buffers = 2}},
+      E::SwiGlu);
+  add(512, 11008, 4096, {tall, flat, turns}, E::BiasGelu);
+  add(8192, 8192, 8192, {wide, turns, pair}, E::BiasGelu);
+  add(4096, 4096, 4096, {wide, wideU, pairU, turns}, E::Plain, DType::F8E4M3);
+  add(8192, 8192, 8192, {wide, wideU, pairU}, E::Plain, DType::F8E4M3);
+  add(512, 11008, 4096, {flat, {.tileN = 168, .stages = 4, .buffers = 3, .unroll = 4}, wideU}, E::Plain, DType::F8E4M3);
+  add(4096, 4096, 4096, {{.tileN = 128, .stages = 4, .buffers = 2}, {.tileN = 256, .stages = 3, .buffers = 1}},
+      E::TwoOutputs);
   for (bool b : {false, true}) {
     GemmCase c = timed(4096, 4096, 4096, wide);
     c.aKMajor = b;

@@ -51,8 +51,10 @@ std::vector<PackageTensor> inputsOf(const GemmCase &c) {
     out.push_back({"bias", {c.narrow(), {c.n}}});
   if (c.epilogue == GemmCase::BiasResidual)
     out.push_back({"residual", {c.narrow(), shapeOf(c.batch, c.m, c.n)}});
-  if (c.epilogue == GemmCase::RowScale)
+  if (c.epilogue == GemmCase::RowScale || c.epilogue == GemmCase::OwnLoads)
     out.push_back({"scale", {DType::F32, shapeOf(c.batch, c.m, 1)}});
+  if (c.epilogue == GemmCase::OwnLoads)
+    out.push_back({"bias", {DType::F32, {c.n}}});
   return out;
 }
 
@@ -101,8 +103,9 @@ Value toMemory(OpBuilder &b, Location loc, Value v, DType t) {
 emit::GemmEpilogue epilogueOf(const GemmCase &c) {
   return [&c](OpBuilder &b, Location loc, const emit::GemmSite &s) -> Result<SmallVector<Value>> {
     Value x = s.products[0];
-    auto aux = static_cast<size_t>(1 + c.products());
-    auto bias = [&] { return loadFloats(b, loc, s.pointers[aux], s.column, c.narrow(), s.lanes); };
+    auto bias = [&] {
+      return c.narrow() == DType::F32 ? s.columns[0] : widenFloat(b, loc, s.columns[0], c.narrow(), kTarget);
+    };
     auto plus = [&](Value p, Value q) { return arith::AddFOp::create(b, loc, p, q).getResult(); };
     auto times = [&](Value p, Value q) { return arith::MulFOp::create(b, loc, p, q).getResult(); };
     auto splat = [&](Value v) {
@@ -119,10 +122,13 @@ emit::GemmEpilogue epilogueOf(const GemmCase &c) {
       out.push_back(toMemory(b, loc, x, c.output()));
       out.push_back(times(x, splat(arith::ConstantOp::create(b, loc, b.getF32FloatAttr(2.0f)))));
       return out;
-    case GemmCase::RowScale: {
+    case GemmCase::RowScale: x = times(x, splat(s.rows[0])); break;
+    case GemmCase::OwnLoads: { // scale[batch, row] and bias[column], by the callback itself
+      auto aux = static_cast<size_t>(1 + c.products());
       Value m = arith::ConstantIndexOp::create(b, loc, c.m);
       Value row = arith::AddIOp::create(b, loc, arith::MulIOp::create(b, loc, s.batch, m), s.row);
       x = times(x, splat(loadFloats(b, loc, s.pointers[aux], row, DType::F32, 1)));
+      x = plus(x, loadFloats(b, loc, s.pointers[aux + 1], s.column, DType::F32, s.lanes));
       break;
     }
     }
@@ -157,6 +163,11 @@ emit::WgmmaGemm describe(const GemmCase &c) {
   std::vector<int64_t> strides = denseBatchStrides(c, c.m * c.n);
   if (c.epilogue == GemmCase::BiasResidual)
     g.tiles.push_back({inputs - 1, c.narrow(), 0, c.n, strides});
+  auto aux = static_cast<unsigned>(1 + c.products());
+  if (c.epilogue == GemmCase::BiasGelu || c.epilogue == GemmCase::BiasResidual)
+    g.columns.push_back({aux, c.narrow(), 0, std::vector<int64_t>(c.batch.size(), 0)});
+  if (c.epilogue == GemmCase::RowScale)
+    g.rows.push_back({aux, DType::F32, 0, denseBatchStrides(c, c.m)});
   std::vector<PackageTensor> results = outputsOf(c);
   for (unsigned o = 0; o < outputs; ++o)
     g.outputs.push_back({inputs + o, results[o].type.dtype, 0, c.n, strides});
@@ -223,6 +234,17 @@ Status emitReference(ModuleOp module, const GemmCase &c, PackageLaunch &launch) 
     if (c.epilogue == GemmCase::BiasResidual)
       site.tiles.push_back(
           LLVM::LoadOp::create(b, loc, memoryType(b, c.narrow()), element(inputs.size() - 1, c.narrow())));
+    size_t aux = static_cast<size_t>(1 + c.products());
+    auto loaded = [&](size_t argument, Value at, DType t) {
+      Value offset = arith::IndexCastOp::create(b, loc, b.getI64Type(), at);
+      Value from =
+          LLVM::GEPOp::create(b, loc, pointer, memoryType(b, t), arguments[argument], ValueRange{offset}).getResult();
+      return LLVM::LoadOp::create(b, loc, memoryType(b, t), from).getResult();
+    };
+    if (c.epilogue == GemmCase::BiasGelu || c.epilogue == GemmCase::BiasResidual)
+      site.columns.push_back(loaded(aux, column, c.narrow()));
+    if (c.epilogue == GemmCase::RowScale)
+      site.rows.push_back(loaded(aux, div(id, c.n), DType::F32));
     RL_ASSIGN(SmallVector<Value> out, epilogueOf(c)(b, loc, site));
     for (size_t o = 0; o < outputs.size(); ++o)
       LLVM::StoreOp::create(b, loc, out[o], element(inputs.size() + o, outputs[o].type.dtype));
@@ -239,7 +261,8 @@ Status emitReference(ModuleOp module, const GemmCase &c, PackageLaunch &launch) 
 cost::GemmShape GemmCase::shape() const { return describe(*this).shape(); }
 
 std::string GemmCase::str() const {
-  static const char *const names[] = {"plain", "bias_gelu", "bias_residual", "swiglu", "two_outputs", "row_scale"};
+  static const char *const names[] = {"plain",       "bias_gelu", "bias_residual", "swiglu",
+                                      "two_outputs", "row_scale", "own_loads"};
   std::string out = name.empty() ? std::string() : name + " ";
   for (int64_t e : batch)
     out += std::to_string(e) + "*";

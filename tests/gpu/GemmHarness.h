@@ -21,6 +21,7 @@ struct GemmCase {
     SwiGlu,       ///< silu(x) * y, two products
     TwoOutputs,   ///< x, and 2 x in f32
     RowScale,     ///< x * scale[batch, row], f32
+    OwnLoads,     ///< x * scale[batch, row] + bias[column], f32, where the callback loads for itself
   };
   std::string name;
   std::vector<int64_t> batch;
@@ -33,7 +34,7 @@ struct GemmCase {
 
   int products() const { return epilogue == SwiGlu ? 2 : 1; }
   DType narrow() const { return dtypeSize(type) == 1 ? DType::BF16 : type; }
-  DType output() const { return epilogue == RowScale ? DType::F32 : narrow(); }
+  DType output() const { return epilogue == RowScale || epilogue == OwnLoads ? DType::F32 : narrow(); }
   int64_t batches() const;
   double flops() const { return 2.0 * static_cast<double>(batches() * m * n) * static_cast<double>(k) * products(); }
   cost::GemmShape shape() const;
