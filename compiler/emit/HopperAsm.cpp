@@ -156,6 +156,12 @@ void HopperAsm::syncBlock() { run("bar.sync 0;", "", {}); }
 void HopperAsm::syncWarpgroup(Value index) {
   run("{\n.reg .b32 barrier;\nadd.s32 barrier, $0, 1;\nbar.sync barrier, 128;\n}", "r", index);
 }
+void HopperAsm::waitTurn(Value index) {
+  run("{\n.reg .b32 barrier;\nadd.s32 barrier, $0, 4;\nbar.sync barrier, 256;\n}", "r", index);
+}
+void HopperAsm::passTurn(Value index) {
+  run("{\n.reg .b32 barrier;\nadd.s32 barrier, $0, 4;\nbar.arrive barrier, 256;\n}", "r", index);
+}
 void HopperAsm::syncWarp() { run("bar.warp.sync 0xffffffff;", "", {}); }
 
 Value HopperAsm::firstLane(Value v) {

@@ -394,12 +394,22 @@ Status KernelEmitter::emitConsumer(WgmmaEpilogueEmitter &epilogue) {
   } else {
     aBase = i.add(aBase, i.mul(warpgroup, tile.blocks * 64 * 128));
   }
+  if (tile.alternate) { // the first has the first turn
+    auto second = scf::IfOp::create(b, loc, i.equal(warpgroup, i.of(1)));
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPoint(second.thenBlock()->getTerminator());
+    hopper.passTurn(zero);
+  }
   auto tiles = scf::ForOp::create(b, loc, first, i.of(plan.work), step, ValueRange{stage0, parity0, zero});
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(tiles.getBody());
   Value tilesBefore = tiles.getRegionIterArg(2);
   GemmPlace place = placeOf(tiles.getInductionVar());
   epilogue.loadRows(place);
+  // In the ring, one warpgroup's stages follow the other's: none looks at a stage before the other has come to those ahead
+  // of it, or it could not tell a stage's turns apart.
+  if (tile.alternate)
+    hopper.waitTurn(warpgroup);
   // The first products do not read them.
   Value undefined = LLVM::UndefOp::create(b, loc, element);
   SmallVector<Value> carried(count, undefined);
@@ -449,6 +459,8 @@ Status KernelEmitter::emitConsumer(WgmmaEpilogueEmitter &epilogue) {
     out.append({nextStage, nextParity, stage});
     scf::YieldOp::create(b, loc, out);
   }
+  if (tile.alternate)
+    hopper.passTurn(i.sub(i.of(1), warpgroup));
   SmallVector<Value> accumulators = hopper.finish(shape, loop.getResults().take_front(count));
   release(loop.getResult(static_cast<unsigned>(count) + 2));
   RL_TRY(epilogue.emit(place, tilesBefore, accumulators));
@@ -487,13 +499,13 @@ Status KernelEmitter::emit(LLVM::LLVMFuncOp f, Value dynamic) {
   {
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPoint(role.thenBlock()->getTerminator());
-    if (tile.consumers > 1)
+    if (tile.moreRegisters)
       hopper.setMaxRegisters(consumerRegisters(tile), true);
     RL_TRY(emitConsumer(epilogue));
     b.setInsertionPoint(role.thenBlock()->getTerminator());
     epilogue.finish();
     b.setInsertionPoint(role.elseBlock()->getTerminator());
-    if (tile.consumers > 1)
+    if (tile.moreRegisters)
       hopper.setMaxRegisters(kProducerRegisters, false);
     auto producer = scf::IfOp::create(b, loc, i.equal(block.warp, i.of(plan.consumerWarps())));
     b.setInsertionPoint(producer.thenBlock()->getTerminator());

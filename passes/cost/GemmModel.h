@@ -43,6 +43,9 @@ struct GemmTile {
   int buffers = 2;   ///< of 16 rows by 64 columns that each warp has for its stores and tile operands
   int unroll = 1;    ///< groups of 16 columns that the epilogue's code has beside each other
   int blocksPerSm = 1;
+  /// The warpgroups that multiply take over registers of the one that copies. For more than 128 accumulators and for long
+  /// epilogues; such a kernel is assembled at each load, by the driver (runtime/cuda/Cuda.h, assemblePtx).
+  bool moreRegisters = false;
 
   int tileM() const { return 64 * blocks * (alternate ? 1 : consumers); }
   int warps() const { return 4 * consumers; } ///< that multiply

@@ -8,7 +8,7 @@ std::vector<GemmCase> gemmCases() {
   const cost::GemmTile wide{.tileN = 256, .stages = 4, .buffers = 2};
   const cost::GemmTile square{.tileN = 128, .stages = 6, .buffers = 2};
   const cost::GemmTile square4{.tileN = 128, .stages = 4, .buffers = 2};
-  const cost::GemmTile tall{.tileN = 168, .blocks = 2, .stages = 3, .buffers = 3};
+  const cost::GemmTile tall{.tileN = 168, .blocks = 2, .stages = 3, .buffers = 3, .moreRegisters = true};
   const cost::GemmTile small{.tileN = 64, .consumers = 1, .stages = 6, .buffers = 1, .blocksPerSm = 2};
   const cost::GemmTile narrow{.tileN = 24, .consumers = 1, .stages = 8, .buffers = 2};
   const cost::GemmTile pair{.tileN = 256, .stages = 4, .cluster = 2, .buffers = 2};
@@ -17,11 +17,17 @@ std::vector<GemmCase> gemmCases() {
   const cost::GemmTile residualHalf{.tileN = 256, .stages = 4, .buffers = 1};
   const cost::GemmTile twice{.tileN = 128, .stages = 4, .buffers = 2};
   const cost::GemmTile turns{.tileN = 128, .blocks = 2, .alternate = true, .stages = 5, .buffers = 2};
-  const cost::GemmTile turnsPair{
-      .tileN = 128, .blocks = 2, .alternate = true, .stages = 5, .cluster = 2, .buffers = 2, .unroll = 2};
+  const cost::GemmTile turnsPair{.tileN = 128,
+                                 .blocks = 2,
+                                 .alternate = true,
+                                 .stages = 5,
+                                 .cluster = 2,
+                                 .buffers = 2,
+                                 .unroll = 2,
+                                 .moreRegisters = true};
   const cost::GemmTile turnsThin{.tileN = 64, .alternate = true, .stages = 7, .buffers = 1, .unroll = 4};
   const cost::GemmTile three{.tileN = 144, .consumers = 3, .stages = 4, .buffers = 1, .unroll = 4};
-  const cost::GemmTile unrolled{.tileN = 256, .stages = 4, .buffers = 2, .unroll = 4};
+  const cost::GemmTile unrolled{.tileN = 256, .stages = 4, .buffers = 2, .unroll = 4, .moreRegisters = true};
   using E = GemmCase::Epilogue;
   std::vector<GemmCase> out;
   auto add = [&](int64_t m, int64_t n, int64_t k, const cost::GemmTile &tile, E epilogue = E::Plain) -> GemmCase & {
@@ -89,10 +95,12 @@ std::vector<GemmCase> gemmCases() {
   }
   add(1000, 1032, 256, residualHalf, E::BiasResidual);
   add(1000, 1032, 24, residual, E::BiasResidual);
-  add(700, 1008, 256, {.tileN = 168, .blocks = 2, .stages = 2, .buffers = 6}, E::BiasResidual);
+  add(700, 1008, 256, {.tileN = 168, .blocks = 2, .stages = 2, .buffers = 6, .moreRegisters = true}, E::BiasResidual);
   add(700, 1000, 256, {.tileN = 64, .consumers = 1, .stages = 4, .buffers = 1}, E::BiasResidual);
   add(700, 1000, 256, {.tileN = 64, .blocks = 2, .stages = 4, .buffers = 2}, E::SwiGlu);
-  add(700, 1000, 256, {.tileN = 64, .blocks = 2, .alternate = true, .stages = 5, .buffers = 1, .unroll = 2}, E::SwiGlu);
+  add(700, 1000, 256,
+      {.tileN = 64, .blocks = 2, .alternate = true, .stages = 5, .buffers = 1, .unroll = 2, .moreRegisters = true},
+      E::SwiGlu);
   add(2000, 1000, 256, {.tileN = 128, .blocks = 2, .alternate = true, .stages = 4, .buffers = 4}, E::BiasResidual);
   add(2000, 1000, 256, {.tileN = 128, .blocks = 2, .alternate = true, .stages = 4, .buffers = 2, .unroll = 2},
       E::BiasResidual);

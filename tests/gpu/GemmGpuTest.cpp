@@ -223,6 +223,7 @@ std::vector<GemmCase> randomCases(int count, uint64_t seed) {
     c.tile.consumers = static_cast<int>(pick(1, 3));
     c.tile.alternate = c.tile.consumers == 2 && pick(0, 1);
     c.tile.unroll = 1 << pick(0, 2);
+    c.tile.moreRegisters = c.tile.consumers > 1 && pick(0, 1);
     c.tile.blocks = static_cast<int>(pick(1, 2));
     c.tile.stages = static_cast<int>(pick(2, 6));
     c.tile.cluster = static_cast<int>(pick(1, 2));
@@ -356,7 +357,8 @@ std::vector<GemmCase> timedList() {
       pair{.tileN = 256, .stages = 4, .cluster = 2, .buffers = 2},
 
       group16{.tileN = 256, .stages = 4, .groupRows = 16, .buffers = 2},
-      square{.tileN = 128, .stages = 6, .buffers = 1}, tall{.tileN = 168, .blocks = 2, .stages = 3, .buffers = 3},
+      square{.tileN = 128, .stages = 6, .buffers = 1},
+      tall{.tileN = 168, .blocks = 2, .stages = 3, .buffers = 3, .moreRegisters = true},
       flat{.tileN = 168, .stages = 4, .buffers = 3}, one128{.tileN = 128, .consumers = 1, .stages = 8, .buffers = 2},
       narrow{.tileN = 88, .consumers = 1, .stages = 8, .buffers = 2};
   std::vector<GemmCase> out;
@@ -377,8 +379,8 @@ std::vector<GemmCase> timedList() {
   add(512, 11008, 4096,
       {tall,
        flat,
-       {.tileN = 168, .blocks = 2, .stages = 3, .buffers = 3, .unroll = 4},
-       {.tileN = 160, .blocks = 2, .stages = 3, .buffers = 3},
+       {.tileN = 168, .blocks = 2, .stages = 3, .buffers = 3, .unroll = 4, .moreRegisters = true},
+       {.tileN = 160, .blocks = 2, .stages = 3, .buffers = 3, .moreRegisters = true},
        {.tileN = 128, .blocks = 2, .stages = 3, .buffers = 2},
        {.tileN = 112, .blocks = 2, .stages = 3, .buffers = 2},
        turns});
