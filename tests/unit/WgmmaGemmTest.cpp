@@ -60,6 +60,16 @@ void expectGood(const GemmCase &c) {
     std::ofstream(std::string(folder) + "/gemm" + std::to_string(count++) + ".ptx") << "// " << c.str() << "\n"
                                                                                     << package->ptx;
   }
+  auto count = [&](const char *what) {
+    size_t n = 0;
+    for (size_t at = package->ptx.find(what); at != std::string::npos; at = package->ptx.find(what, at + 1))
+      ++n;
+    return static_cast<int>(n);
+  };
+  // What a warp executes together is there once: a copy in a branch that one lane takes would wait for the others for ever.
+  EXPECT_EQ(count("wgmma.commit_group"), 1) << c.str();
+  EXPECT_EQ(count("stmatrix"), dtypeSize(c.output()) == 2 ? c.tile.unroll : 0) << c.str();
+  EXPECT_EQ(count("bar.warp.sync"), count("cp.async.bulk.commit_group") == 1 ? 2 : 3) << c.str();
   Assembled a = assemble(package->ptx);
   EXPECT_EQ(a.status, 0) << c.str() << "\n" << a.log;
   EXPECT_NE(a.log.find(" 0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads"), std::string::npos)
