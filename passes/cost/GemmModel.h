@@ -89,6 +89,13 @@ struct GemmCandidate {
   std::string str() const;
 };
 
+/// How long the kernel takes. The tile is one that gemmRefusal has nothing against.
+GemmCandidate predictGemm(const GemmShape &, const GemmTile &, const TargetDesc &);
+
+/// Fills in all of a tile but its form (tileN, consumers, blocks, alternate, blocksPerSm, cluster); false where the kernel
+/// cannot be generated.
+bool completeGemmTile(const GemmShape &, GemmTile &, const TargetDesc &);
+
 /// The best tiles, the quickest first, at most `most`; none where the machine has no such kernel or no tile fits. A pure
 /// function of its arguments.
 std::vector<GemmCandidate> chooseGemmTiles(const GemmShape &, const TargetDesc &, size_t most = 8);

@@ -278,8 +278,8 @@ private:
   Gemm gemm = nullptr;
 };
 
-/// Runs all cases of one shape and the library in turn, round by round, and prints medians.
-Status timeShape(std::vector<Built> &group, CuBlas &blas, CudaStream &stream, double seconds) {
+/// Median microseconds of each case of one shape, and of the library where it has one (else 0), all in turn, round by round.
+Result<std::vector<double>> timeAll(std::vector<Built> &group, CuBlas &blas, CudaStream &stream, double seconds) {
   const GemmCase &first = group.front().c;
   RL_ASSIGN(Buffers buffers, allocate(group.front().package));
   std::vector<std::unique_ptr<Module>> modules;
@@ -307,29 +307,45 @@ Status timeShape(std::vector<Built> &group, CuBlas &blas, CudaStream &stream, do
   for (size_t v = 0; v < variants; ++v)
     RL_TRY(measure(v, 2));
   RL_ASSIGN(double guess, measure(0, 5));
-  int runs = std::max(2, static_cast<int>(5000 / guess));
+  // Long enough that the card's power settles, several rounds all the same.
+  int runs = std::max(2, static_cast<int>(std::min(4000.0, seconds * 1e6 / 5 / static_cast<double>(variants)) / guess));
   int rounds = std::max(5, static_cast<int>(seconds * 1e6 / (guess * runs * static_cast<double>(variants))));
   for (int r = 0; r < rounds; ++r)
     for (size_t v = 0; v < variants; ++v) {
-      RL_ASSIGN(double us, measure((v + static_cast<size_t>(r)) % variants, runs));
-      times[(v + static_cast<size_t>(r)) % variants].push_back(us);
+      size_t which = (v + static_cast<size_t>(r)) % variants;
+      RL_ASSIGN(double us, measure(which, runs));
+      times[which].push_back(us);
     }
-  auto median = [](std::vector<double> &x) {
+  std::vector<double> out;
+  for (std::vector<double> &x : times) {
     std::sort(x.begin(), x.end());
-    return x[x.size() / 2];
-  };
-  double library = variants > group.size() ? median(times.back()) : 0;
+    out.push_back(x[x.size() / 2]);
+  }
+  if (variants == group.size())
+    out.push_back(0);
+  return out;
+}
+
+double predicted(const GemmCase &c) {
+  auto machine = *cost::findTarget("h200");
+  return cost::predictGemm(c.shape(), c.tile, machine).seconds * 1e6;
+}
+
+Status timeShape(std::vector<Built> &group, CuBlas &blas, CudaStream &stream, double seconds) {
+  RL_ASSIGN(std::vector<double> times, timeAll(group, blas, stream, seconds));
+  const GemmCase &first = group.front().c;
+  double library = times.back(), best = *std::min_element(times.begin(), times.end() - 1);
+  std::string shape = first.str().substr(0, first.str().find('('));
   if (library > 0)
-    std::printf("%-72s %9.2f us %7.1f TFLOP/s\n", ("cuBLAS " + first.str().substr(0, first.str().find('('))).c_str(),
-                library, first.flops() / library * 1e-6);
+    std::printf("%-84s %9.2f us %7.1f TFLOP/s\n", ("library " + shape).c_str(), library,
+                first.flops() / library * 1e-6);
   for (size_t v = 0; v < group.size(); ++v) {
-    double us = median(times[v]);
-    std::printf("%-72s %9.2f us %7.1f TFLOP/s", group[v].c.str().c_str(), us, group[v].c.flops() / us * 1e-6);
+    std::printf("%-84s %9.2f us %7.1f TFLOP/s, %.3f of the best, predicted %.2f", group[v].c.str().c_str(), times[v],
+                group[v].c.flops() / times[v] * 1e-6, best / times[v], predicted(group[v].c));
     if (library > 0)
-      std::printf("  %.3f of the library", library / us);
+      std::printf(", %.3f of the library", library / times[v]);
     std::printf("\n");
   }
-  std::fflush(stdout);
   return {};
 }
 
@@ -422,10 +438,69 @@ std::vector<GemmCase> timedList() {
   return out;
 }
 
+/// One shape with many tiles: what the model chooses and how it compares. For fitting its constants.
+std::vector<GemmCase> sweepList() {
+  using T = cost::GemmTile;
+  using E = GemmCase::Epilogue;
+  std::vector<T> tiles;
+  auto form = [&](int consumers, int blocks, bool alternate, int perSm, std::vector<int> widths) {
+    for (int n : widths)
+      tiles.push_back(
+          {.tileN = n, .consumers = consumers, .blocks = blocks, .alternate = alternate, .blocksPerSm = perSm});
+  };
+  form(2, 1, false, 1, {32, 64, 96, 128, 168, 192, 256});
+  form(2, 2, false, 1, {64, 96, 128, 168});
+  form(2, 2, true, 1, {64, 96, 112, 128});
+  form(2, 1, true, 1, {64, 128, 192, 256});
+  form(3, 1, false, 1, {96, 128, 144, 176});
+  form(1, 1, false, 1, {32, 64, 128, 256});
+  form(1, 1, false, 2, {64, 128});
+  form(1, 2, false, 1, {64, 128});
+  struct Shape {
+    int64_t batch, m, n, k;
+    E epilogue;
+    DType type;
+  };
+  auto machine = *cost::findTarget("h200");
+  std::vector<GemmCase> out;
+  for (const Shape &s : {Shape{1, 4096, 4096, 4096, E::Plain, DType::BF16},
+                         {1, 8192, 4096, 1024, E::Plain, DType::BF16},
+                         {1, 2048, 2048, 2048, E::Plain, DType::BF16},
+                         {1, 1024, 1024, 1024, E::Plain, DType::BF16},
+                         {1, 512, 11008, 4096, E::Plain, DType::BF16},
+                         {1, 128, 4096, 4096, E::Plain, DType::BF16},
+                         {1, 1796, 1792, 4096, E::Plain, DType::BF16},
+                         {32, 2048, 2048, 128, E::Plain, DType::BF16},
+                         {1, 64, 11008, 4096, E::Plain, DType::BF16},
+                         {1, 4096, 4096, 4096, E::BiasGelu, DType::BF16},
+                         {1, 4096, 4096, 512, E::BiasGelu, DType::BF16},
+                         {1, 4096, 4096, 4096, E::Plain, DType::F8E4M3}}) {
+    GemmCase c;
+    c.m = s.m;
+    c.n = s.n;
+    c.k = s.k;
+    if (s.batch > 1)
+      c.batch = {s.batch};
+    c.epilogue = s.epilogue;
+    c.type = s.type;
+    std::vector<T> all;
+    for (const cost::GemmCandidate &k : cost::chooseGemmTiles(c.shape(), machine, 4))
+      all.push_back(k.tile);
+    for (T t : tiles)
+      if (cost::completeGemmTile(c.shape(), t, machine) && std::find(all.begin(), all.end(), t) == all.end())
+        all.push_back(t);
+    for (const T &t : all) {
+      c.tile = t;
+      out.push_back(c);
+    }
+  }
+  return out;
+}
+
 } // namespace
 
 int main(int argc, char **argv) {
-  bool time = false, verbose = false;
+  bool time = false, verbose = false, sweep = false;
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
   int seeds = 100;
   double seconds = 0.4;
@@ -434,6 +509,8 @@ int main(int argc, char **argv) {
     std::string a = argv[i];
     if (a == "--time")
       time = true;
+    else if (a == "--sweep")
+      time = sweep = true;
     else if (a == "--verbose")
       verbose = true;
     else if (a == "--seeds" && i + 1 < argc)
@@ -443,7 +520,8 @@ int main(int argc, char **argv) {
     else if (a == "--filter" && i + 1 < argc)
       filter = argv[++i];
     else {
-      std::fprintf(stderr, "usage: gpu_gemm_test [--verbose] [--seeds N] [--filter TEXT] [--time [--seconds S]]\n");
+      std::fprintf(stderr,
+                   "usage: gpu_gemm_test [--verbose] [--seeds N] [--filter TEXT] [--time | --sweep [--seconds S]]\n");
       return 1;
     }
   }
@@ -453,7 +531,7 @@ int main(int argc, char **argv) {
     std::fprintf(stderr, "this test needs a GPU of compute capability 9.0\n");
     return 1;
   }
-  std::vector<GemmCase> cases = time ? timedList() : gemmCases();
+  std::vector<GemmCase> cases = sweep ? sweepList() : time ? timedList() : gemmCases();
   if (!time)
     for (GemmCase &c : randomCases(seeds, 7))
       cases.push_back(c);

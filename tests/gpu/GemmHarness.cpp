@@ -258,7 +258,12 @@ Status emitReference(ModuleOp module, const GemmCase &c, PackageLaunch &launch) 
 
 } // namespace
 
-cost::GemmShape GemmCase::shape() const { return describe(*this).shape(); }
+cost::GemmShape GemmCase::shape() const {
+  cost::GemmShape s = describe(*this).shape();
+  s.ops = epilogue == BiasGelu ? 10 : epilogue == SwiGlu ? 8 : epilogue == Plain ? 0 : 2;
+  s.specialOps = epilogue == BiasGelu ? 1 : epilogue == SwiGlu ? 2 : 0;
+  return s;
+}
 
 std::string GemmCase::str() const {
   static const char *const names[] = {"plain",       "bias_gelu", "bias_residual", "swiglu",

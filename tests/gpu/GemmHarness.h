@@ -37,7 +37,7 @@ struct GemmCase {
   DType output() const { return epilogue == RowScale || epilogue == OwnLoads ? DType::F32 : narrow(); }
   int64_t batches() const;
   double flops() const { return 2.0 * static_cast<double>(batches() * m * n) * static_cast<double>(k) * products(); }
-  cost::GemmShape shape() const;
+  cost::GemmShape shape() const; ///< with the epilogue's cost
   std::string str() const;
 };
 
