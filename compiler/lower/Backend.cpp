@@ -5,6 +5,9 @@
 #include "llvm/Analysis/CGSCCPassManager.h"
 #include "llvm/Analysis/LoopAnalysisManager.h"
 #include "llvm/Analysis/TargetTransformInfo.h"
+#include "llvm/IR/InlineAsm.h"
+#include "llvm/IR/InstIterator.h"
+#include "llvm/IR/Instructions.h"
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/IR/Module.h"
 #include "llvm/IR/PassManager.h"
@@ -106,6 +109,21 @@ static void optimise(llvm::Module &module, llvm::TargetMachine &machine) {
   passes.run(module, modules);
 }
 
+/// Inline assembly that all threads of a warp must come to together. MLIR has no attribute for it, and the optimiser would put
+/// copies into branches that threads take one by one.
+static void markConvergent(llvm::Module &module) {
+  for (llvm::Function &f : module)
+    for (llvm::Instruction &i : llvm::instructions(f)) {
+      auto *call = llvm::dyn_cast<llvm::CallInst>(&i);
+      auto *text = call ? llvm::dyn_cast<llvm::InlineAsm>(call->getCalledOperand()) : nullptr;
+      if (!text)
+        continue;
+      llvm::StringRef asmText = text->getAsmString();
+      if (asmText.contains(".sync") || asmText.contains(".aligned") || asmText.contains("bar.arrive"))
+        call->setConvergent();
+    }
+}
+
 Result<std::string> generateCode(llvm::Module &module, const CodeTarget &target, std::string *irText) {
   RL_ASSIGN(std::unique_ptr<llvm::TargetMachine> machine, makeTargetMachine(target));
   module.setTargetTriple(machine->getTargetTriple());
@@ -120,6 +138,8 @@ Result<std::string> generateCode(llvm::Module &module, const CodeTarget &target,
         f.addFnAttr("target-cpu", target.cpu);
         f.addFnAttr("prefer-vector-width", "256");
       }
+  if (target.nvptx)
+    markConvergent(module);
   optimise(module, *machine);
   if (target.nvptx)
     avoidAssemblerQuirks(module);

@@ -73,6 +73,8 @@ Result<CudaDevice> currentCudaDevice() {
 }
 
 Result<std::string> assemblePtx(const std::string &ptx) {
+  if (ptx.find("setmaxnreg") != std::string::npos)
+    return unsupported({}, "kernels that set their number of registers are assembled as they are loaded");
   RL_ASSIGN(const cu::Api *api, cu::driver());
   RL_ASSIGN(auto scope, cu::ContextScope::enter(*api));
   cu::RelaxedCapture relaxed(*api);

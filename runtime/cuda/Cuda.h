@@ -40,7 +40,9 @@ struct CudaDevice {
 /// The device of the current context, or device 0; makes no context.
 Result<CudaDevice> currentCudaDevice();
 
-/// Machine code for the current device. Code::Invalid with the assembler's log where the text is not valid PTX.
+/// Machine code for the current device. Code::Unsupported for text with `setmaxnreg`: it would be code that may be linked with
+/// other code, in which the driver ignores that instruction (C7504) and spills; loading the text itself does not.
+/// Code::Invalid with the assembler's log where the text is not valid PTX.
 Result<std::string> assemblePtx(const std::string &ptx);
 
 /// A stream of its own, which does not wait for the default stream.

@@ -8,17 +8,30 @@ namespace rl {
 
 using cu::kSuccess;
 
+Extent3 CudaLaunch::grid() const {
+  return useUnaligned ? launch->unalignedGrid : Extent3{blocks, launch->grid.y, launch->grid.z};
+}
+
+cu::LaunchAttribute CudaLaunch::clusterAttribute() const {
+  cu::LaunchAttribute out;
+  out.id = cu::kAttributeClusterDimension;
+  out.value.cluster[0] = cluster().x;
+  out.value.cluster[1] = cluster().y;
+  out.value.cluster[2] = cluster().z;
+  return out;
+}
+
 cu::KernelNodeParams CudaLaunch::nodeParams() {
-  const Extent3 &grid = useUnaligned ? launch->unalignedGrid : launch->grid;
-  const Extent3 &block = useUnaligned ? launch->unalignedBlock : launch->block;
+  Extent3 g = grid();
+  const Extent3 &b = block();
   return {.function = useUnaligned ? unaligned : function,
-          .gridX = grid.x,
-          .gridY = grid.y,
-          .gridZ = grid.z,
-          .blockX = block.x,
-          .blockY = block.y,
-          .blockZ = block.z,
-          .sharedBytes = launch->sharedBytes,
+          .gridX = g.x,
+          .gridY = g.y,
+          .gridZ = g.z,
+          .blockX = b.x,
+          .blockY = b.y,
+          .blockZ = b.z,
+          .sharedBytes = sharedBytes(),
           .params = params.data(),
           .extra = nullptr};
 }
@@ -36,10 +49,12 @@ std::unique_ptr<CudaGraph> CudaGraph::build(const cu::Api &api, std::vector<Cuda
     const cu::GraphNode *previous = out->nodes.empty() ? nullptr : &out->nodes.back();
     if (api.cuGraphAddKernelNode(&node, out->graph, previous, previous ? 1 : 0, &params) != kSuccess)
       return nullptr;
-    if (l.hasCluster && (!api.cuGraphKernelNodeSetAttribute ||
-                         api.cuGraphKernelNodeSetAttribute(node, l.cluster.id, &l.cluster.value) != kSuccess))
+    if (cu::LaunchAttribute cluster = l.clusterAttribute();
+        l.hasCluster() && (!api.cuGraphKernelNodeSetAttribute ||
+                           api.cuGraphKernelNodeSetAttribute(node, cluster.id, &cluster.value) != kSuccess))
       return nullptr;
     out->nodes.push_back(node);
+    out->clusters.push_back(l.cluster());
   }
   if (api.cuGraphInstantiateWithFlags(&out->exec, out->graph, 0) != kSuccess)
     return nullptr;
@@ -54,6 +69,8 @@ CudaGraph::~CudaGraph() {
 }
 
 cu::Result CudaGraph::update(size_t index, CudaLaunch &l) {
+  if (clusters[index] != l.cluster()) // an attribute of the node that an instantiated graph does not change
+    return cu::kInvalidValue;
   cu::KernelNodeParams params = l.nodeParams();
   return api.cuGraphExecKernelNodeSetParams(exec, nodes[index], &params);
 }

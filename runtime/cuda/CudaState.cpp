@@ -7,6 +7,7 @@
 #include "runtime/PackageModule.h"
 
 #include <algorithm>
+#include <bit>
 #include <cctype>
 
 namespace rl {
@@ -87,21 +88,77 @@ Status CudaState::loadCode() {
   return e;
 }
 
-Result<cu::Function> CudaState::function(const std::string &name, const PackageLaunch &l) {
+Result<cu::Function> CudaState::function(const std::string &name, const Extent3 &cluster, uint32_t sharedBytes) {
   cu::Function out = nullptr;
   if (cu::Result r = api.cuModuleGetFunction(&out, code, name.c_str()); r == cu::kNotFound)
     return invalid({}, "the package's code has no kernel '" + name + "'");
   else if (r != kSuccess)
     return failure(api, r, "kernel '" + name + "' cannot be loaded");
-  if (l.sharedBytes > kDefaultSharedBytes)
-    if (cu::Result r = api.cuFuncSetAttribute(out, cu::kFuncMaxDynamicShared, static_cast<int>(l.sharedBytes));
+  if (sharedBytes > kDefaultSharedBytes)
+    if (cu::Result r = api.cuFuncSetAttribute(out, cu::kFuncMaxDynamicShared, static_cast<int>(sharedBytes));
         r != kSuccess)
       return failure(api, r,
-                     "kernel '" + name + "' cannot have " + std::to_string(l.sharedBytes) + " bytes of shared memory");
-  if (l.cluster.x * l.cluster.y * l.cluster.z > kPortableCluster)
+                     "kernel '" + name + "' cannot have " + std::to_string(sharedBytes) + " bytes of shared memory");
+  if (cluster.x * cluster.y * cluster.z > kPortableCluster)
     if (cu::Result r = api.cuFuncSetAttribute(out, cu::kFuncNonPortableCluster, 1); r != kSuccess)
       return failure(api, r, "kernel '" + name + "' cannot have a cluster of more than 8 blocks");
   return out;
+}
+
+/// The blocks of a launch whose grid is counted in pieces of work.
+Result<uint32_t> CudaState::persistentBlocks(const CudaLaunch &l) {
+  const PackageLaunch &p = *l.launch;
+  cu::Device device = 0;
+  int sms = 0, perSm = 0;
+  cu::Result r = api.cuCtxGetDevice(&device);
+  if (r == kSuccess)
+    r = api.cuDeviceGetAttribute(&sms, cu::kSmCount, device);
+  if (r == kSuccess)
+    r = api.cuOccupancyMaxActiveBlocksPerMultiprocessor(
+        &perSm, l.function, static_cast<int>(p.block.x * p.block.y * p.block.z), p.sharedBytes);
+  if (r != kSuccess)
+    return failure(api, r, *l.description + ": how many blocks the device holds is not known");
+  if (sms < 1 || perSm < 1)
+    return unsupported({}, *l.description + " needs more registers or shared memory than a multiprocessor has");
+  auto held = static_cast<uint64_t>(sms) * static_cast<uint64_t>(perSm);
+  auto blocks = static_cast<uint32_t>(std::min<uint64_t>(p.grid.x, held));
+  return std::max(blocks / p.cluster.x, 1u) * p.cluster.x;
+}
+
+/// The driver's name of an element type; those that it has none for are moved as integers of their size.
+static int mapType(DType t) {
+  switch (t) {
+  case DType::BF16: return cu::kMapBF16;
+  case DType::F16: return cu::kMapF16;
+  case DType::F32: return cu::kMapF32;
+  case DType::I32: return cu::kMapI32;
+  default: return dtypeSize(t) == 1 ? cu::kMapU8 : dtypeSize(t) == 2 ? cu::kMapU16 : cu::kMapI64;
+  }
+}
+
+/// Encodes the tensor maps of buffers that are not where they were.
+Status CudaState::encodeMaps(CudaLaunch &l) {
+  for (size_t i = 0; i < l.maps.size(); ++i) {
+    const PackageTensorMap &m = l.launch->tensorMaps[i];
+    cu::DevicePtr place = pointers[l.launch->args[m.arg]] + static_cast<cu::DevicePtr>(m.offset);
+    if (place == l.mapPointers[i])
+      continue;
+    uint64_t extents[5], strides[4] = {};
+    uint32_t steps[5] = {1, 1, 1, 1, 1};
+    std::copy(m.extents.begin(), m.extents.end(), extents);
+    std::copy(m.strides.begin(), m.strides.end(), strides);
+    // 0, 32, 64, 128 and 0, 64, 128, 256 are 0 to 3 in the driver's enumerations.
+    int swizzle = m.swizzle ? std::countr_zero(m.swizzle) - 4 : 0;
+    int promotion = m.l2Promotion ? std::countr_zero(m.l2Promotion) - 5 : 0;
+    if (cu::Result r = api.cuTensorMapEncodeTiled(&l.maps[i], mapType(m.dtype), static_cast<uint32_t>(m.extents.size()),
+                                                  reinterpret_cast<void *>(static_cast<uintptr_t>(place)), extents,
+                                                  strides, m.box.data(), steps, cu::kMapInterleaveNone, swizzle,
+                                                  promotion, cu::kMapFillZeros);
+        r != kSuccess)
+      return failure(api, r, *l.description + ": tensor map " + std::to_string(i) + " cannot be encoded");
+    l.mapPointers[i] = place;
+  }
+  return {};
 }
 
 Status CudaState::prepare(const PackageLaunch &l) {
@@ -112,17 +169,22 @@ Status CudaState::prepare(const PackageLaunch &l) {
   out.description = std::make_shared<const std::string>(describeLaunch(l));
   out.alignMask = l.align - 1;
   if (l.kind == PackageLaunch::Kernel) {
-    RL_ASSIGN(out.function, function(l.kernel, l));
+    RL_ASSIGN(out.function, function(l.kernel, l.cluster, l.sharedBytes));
     if (!l.unalignedKernel.empty()) {
-      RL_ASSIGN(out.unaligned, function(l.unalignedKernel, l));
+      RL_ASSIGN(out.unaligned, function(l.unalignedKernel, l.unalignedCluster, l.unalignedSharedBytes));
     }
-    out.hasCluster = l.cluster != Extent3{};
-    if (out.hasCluster && !api.cuLaunchKernelEx)
+    if ((l.cluster != Extent3{} || l.unalignedCluster != Extent3{}) && !api.cuLaunchKernelEx)
       return unsupported({}, *out.description + " needs clusters, which this driver is too old for");
-    out.cluster.id = cu::kAttributeClusterDimension;
-    out.cluster.value.cluster[0] = l.cluster.x;
-    out.cluster.value.cluster[1] = l.cluster.y;
-    out.cluster.value.cluster[2] = l.cluster.z;
+    out.hasMaps = l.tensorMaps.empty() || api.cuTensorMapEncodeTiled;
+    if (!out.hasMaps && !out.unaligned)
+      return unsupported({}, *out.description + " needs tensor maps, which this driver is too old for");
+    out.useUnaligned = !out.hasMaps;
+    out.maps.resize(l.tensorMaps.size());
+    out.mapPointers.assign(l.tensorMaps.size(), 0);
+    out.blocks = l.grid.x;
+    if (l.persistent) {
+      RL_ASSIGN(out.blocks, persistentBlocks(out));
+    }
   }
   for (uint32_t buffer : l.args) {
     out.params.push_back(&pointers[buffer]);
@@ -133,6 +195,8 @@ Status CudaState::prepare(const PackageLaunch &l) {
     if (list.empty() || list.back() != launches.size())
       list.push_back(static_cast<uint32_t>(launches.size()));
   }
+  for (cu::TensorMap &map : out.maps) // moving the vector leaves them in their place
+    out.params.push_back(&map);
   launches.push_back(std::move(out));
   return {};
 }
@@ -179,6 +243,9 @@ Result<std::unique_ptr<CudaState>> CudaState::create(const cu::Api &api, const P
   for (const PackageLaunch &l : package.launches)
     RL_TRY(s->prepare(l));
   s->dirty.assign(s->launches.size(), 0);
+  for (size_t i = 0; i < s->launches.size(); ++i)
+    if (!s->launches[i].maps.empty())
+      s->dirty[i] = s->anyDirty = 1; // maps of the arena are encoded once, by the first run
   bool copies = std::any_of(s->launches.begin(), s->launches.end(),
                             [](const CudaLaunch &l) { return l.launch->kind == PackageLaunch::Copy; });
   if (s->launches.size() >= kGraphLaunches && !copies) {
@@ -256,9 +323,11 @@ Status CudaState::updateChanged() {
     cu::DevicePtr bits = 0;
     for (uint32_t buffer : l.varying)
       bits |= pointers[buffer];
-    l.useUnaligned = l.launch->kind == PackageLaunch::Kernel && (bits & l.alignMask) != 0;
+    l.useUnaligned = l.launch->kind == PackageLaunch::Kernel && ((bits & l.alignMask) != 0 || !l.hasMaps);
     if (l.useUnaligned && !l.unaligned)
       return misalignedLaunch(*l.launch);
+    if (!l.useUnaligned)
+      RL_TRY(encodeMaps(l));
     if (graph && graph->update(i, l) != kSuccess)
       graph.reset(); // one by one, then: whatever is wrong comes out there, with the kernel's name
     dirty[i] = 0;
@@ -275,13 +344,14 @@ cu::Result CudaState::launch(CudaLaunch &l, cu::Stream stream) {
       return kSuccess;
     return api.cuMemcpyDtoDAsync_v2(to, from, static_cast<size_t>(package.buffers[p.args[0]].bytes), stream);
   }
-  const Extent3 &grid = l.useUnaligned ? p.unalignedGrid : p.grid;
-  const Extent3 &block = l.useUnaligned ? p.unalignedBlock : p.block;
+  Extent3 grid = l.grid();
+  const Extent3 &block = l.block();
   cu::Function function = l.useUnaligned ? l.unaligned : l.function;
-  if (!l.hasCluster)
-    return api.cuLaunchKernel(function, grid.x, grid.y, grid.z, block.x, block.y, block.z, p.sharedBytes, stream,
+  if (!l.hasCluster())
+    return api.cuLaunchKernel(function, grid.x, grid.y, grid.z, block.x, block.y, block.z, l.sharedBytes(), stream,
                               l.params.data(), nullptr);
-  cu::LaunchConfig config{grid.x, grid.y, grid.z, block.x, block.y, block.z, p.sharedBytes, stream, &l.cluster, 1};
+  cu::LaunchAttribute cluster = l.clusterAttribute();
+  cu::LaunchConfig config{grid.x, grid.y, grid.z, block.x, block.y, block.z, l.sharedBytes(), stream, &cluster, 1};
   return api.cuLaunchKernelEx(&config, function, l.params.data(), nullptr);
 }
 

@@ -19,13 +19,24 @@ struct CudaLaunch {
   const PackageLaunch *launch = nullptr;
   std::shared_ptr<const std::string> description;
   cu::Function function = nullptr, unaligned = nullptr;
-  std::vector<void *> params;    ///< the driver's kernelParams: addresses of slots in CudaState::pointers
+  /// The driver's kernelParams: addresses of slots in CudaState::pointers, then of `maps`. The other kernel takes the
+  /// pointers alone; the driver knows how many.
+  std::vector<void *> params;
+  std::vector<cu::TensorMap> maps; ///< encoded for `mapPointers`
+  std::vector<cu::DevicePtr> mapPointers;
   std::vector<uint32_t> varying; ///< buffers among the arguments whose place is the caller's
   cu::DevicePtr alignMask = 0;
   bool useUnaligned = false;
-  bool hasCluster = false;
-  cu::LaunchAttribute cluster;
+  bool hasMaps = true; ///< false: this driver has no tensor maps
+  uint32_t blocks = 0; ///< the grid's x of `function`
 
+  /// Of the kernel that runs with the pointers at hand.
+  Extent3 grid() const;
+  const Extent3 &block() const { return useUnaligned ? launch->unalignedBlock : launch->block; }
+  const Extent3 &cluster() const { return useUnaligned ? launch->unalignedCluster : launch->cluster; }
+  uint32_t sharedBytes() const { return useUnaligned ? launch->unalignedSharedBytes : launch->sharedBytes; }
+  bool hasCluster() const { return cluster() != Extent3{}; }
+  cu::LaunchAttribute clusterAttribute() const;
   cu::KernelNodeParams nodeParams();
 };
 
@@ -52,6 +63,7 @@ private:
   cu::Graph graph = nullptr;
   cu::GraphExec exec = nullptr;
   std::vector<cu::GraphNode> nodes;
+  std::vector<Extent3> clusters; ///< of the nodes
 };
 
 class CudaState {
@@ -96,7 +108,9 @@ private:
   Status checkArch() const;
   Status loadCode();
   Status prepare(const PackageLaunch &);
-  Result<cu::Function> function(const std::string &name, const PackageLaunch &);
+  Result<cu::Function> function(const std::string &name, const Extent3 &cluster, uint32_t sharedBytes);
+  Result<uint32_t> persistentBlocks(const CudaLaunch &);
+  Status encodeMaps(CudaLaunch &);
   void setPointer(uint32_t buffer, cu::DevicePtr);
   Status updateChanged();
   Status launchAll(cu::Stream);

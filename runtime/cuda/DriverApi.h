@@ -47,6 +47,9 @@ inline constexpr unsigned kMemoryTypeHost = 1, kMemoryTypeDevice = 2, kMemoryTyp
 inline constexpr int kCaptureNone = 0;
 inline constexpr int kCaptureModeRelaxed = 2;
 inline constexpr unsigned kStreamNonBlocking = 1, kEventDefault = 0, kEventDisableTiming = 2;
+// CUtensorMapDataType, CUtensorMapInterleave, CUtensorMapSwizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill
+inline constexpr int kMapU8 = 0, kMapU16 = 1, kMapI32 = 3, kMapI64 = 5, kMapF16 = 6, kMapF32 = 7, kMapBF16 = 9;
+inline constexpr int kMapInterleaveNone = 0, kMapFillZeros = 0;
 // CUlaunchAttributeID
 inline constexpr int kAttributeClusterDimension = 4;
 
@@ -72,6 +75,12 @@ struct LaunchConfig {
   unsigned attributeCount;
 };
 static_assert(sizeof(LaunchConfig) == 56);
+
+/// CUtensorMap
+struct alignas(64) TensorMap {
+  uint64_t opaque[16];
+};
+static_assert(sizeof(TensorMap) == 128);
 
 /// CUDA_KERNEL_NODE_PARAMS_v1, which every driver since 10.0 takes.
 struct KernelNodeParams {
@@ -107,6 +116,7 @@ static_assert(sizeof(KernelNodeParams) == 56);
   X(cuFuncSetAttribute, (Function, int attribute, int value))                                                          \
   X(cuLaunchKernel, (Function, unsigned gridX, unsigned gridY, unsigned gridZ, unsigned blockX, unsigned blockY,       \
                      unsigned blockZ, unsigned sharedBytes, Stream, void **params, void **extra))                      \
+  X(cuOccupancyMaxActiveBlocksPerMultiprocessor, (int *blocks, Function, int threads, size_t sharedBytes))             \
   X(cuMemAlloc_v2, (DevicePtr *, size_t bytes))                                                                        \
   X(cuMemFree_v2, (DevicePtr))                                                                                         \
   X(cuMemGetInfo_v2, (size_t *free, size_t *total))                                                                    \
@@ -136,6 +146,9 @@ static_assert(sizeof(KernelNodeParams) == 56);
   X(cuStreamGetCtx, (Stream, Context *))                                                                               \
   X(cuThreadExchangeStreamCaptureMode, (int *mode))                                                                    \
   X(cuLaunchKernelEx, (const LaunchConfig *, Function, void **params, void **extra))                                   \
+  X(cuTensorMapEncodeTiled,                                                                                            \
+    (TensorMap *, int type, uint32_t rank, void *address, const uint64_t *extents, const uint64_t *strides,            \
+     const uint32_t *box, const uint32_t *steps, int interleave, int swizzle, int l2Promotion, int fill))              \
   X(cuMemcpyPeer, (DevicePtr to, Context toContext, DevicePtr from, Context fromContext, size_t bytes))                \
   X(cuGraphCreate, (Graph *, unsigned flags))                                                                          \
   X(cuGraphDestroy, (Graph))                                                                                           \

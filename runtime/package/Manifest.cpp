@@ -63,6 +63,11 @@ OrderedJson json(const PackageBuffer &b) {
   return out;
 }
 
+OrderedJson json(const PackageTensorMap &m) {
+  return {{"arg", m.arg},         {"offset", m.offset}, {"dtype", dtypeName(m.dtype)}, {"extents", m.extents},
+          {"strides", m.strides}, {"box", m.box},       {"swizzle", m.swizzle},        {"l2_promotion", m.l2Promotion}};
+}
+
 OrderedJson json(const PackageLaunch &l) {
   if (l.kind == PackageLaunch::Copy)
     return {{"kind", "copy"},
@@ -73,9 +78,19 @@ OrderedJson json(const PackageLaunch &l) {
       {"kind", "kernel"},       {"kernel", l.kernel},         {"args", l.args},     {"grid", json(l.grid)},
       {"block", json(l.block)}, {"cluster", json(l.cluster)}, {"blocks", l.blocks}, {"shared_bytes", l.sharedBytes},
       {"align", l.align}};
+  if (l.persistent)
+    out["persistent"] = true;
+  if (!l.tensorMaps.empty()) {
+    OrderedJson &maps = out["tensor_maps"] = OrderedJson::array();
+    for (const PackageTensorMap &m : l.tensorMaps)
+      maps.push_back(json(m));
+  }
   if (!l.unalignedKernel.empty())
-    out["unaligned"] = {
-        {"kernel", l.unalignedKernel}, {"grid", json(l.unalignedGrid)}, {"block", json(l.unalignedBlock)}};
+    out["unaligned"] = {{"kernel", l.unalignedKernel},
+                        {"grid", json(l.unalignedGrid)},
+                        {"block", json(l.unalignedBlock)},
+                        {"cluster", json(l.unalignedCluster)},
+                        {"shared_bytes", l.unalignedSharedBytes}};
   out["label"] = l.label;
   return out;
 }
@@ -162,6 +177,31 @@ public:
     return value.get<std::string>();
   }
 
+  bool boolean(const Json &object, const char *key, const std::string &where) {
+    const Json &value = object[key];
+    if (!value.is_boolean()) {
+      fail(where + "/" + key, "must be true or false");
+      return false;
+    }
+    return value.get<bool>();
+  }
+
+  template <class T>
+  void integers(const Json &object, const char *key, const std::string &where, size_t limit, int64_t low, int64_t high,
+                std::vector<T> &out) {
+    if (const Json *list = array(object, key, where, limit))
+      for (const Json &item : *list)
+        out.push_back(static_cast<T>(integer(item, where + "/" + key + "/" + std::to_string(out.size()), low, high)));
+  }
+
+  DType dtype(const Json &object, const char *key, const std::string &where) {
+    std::string text = string(object, key, where);
+    if (auto parsed = parseDType(text))
+      return *parsed;
+    fail(where + "/" + key, "'" + text + "' is not an element type");
+    return {};
+  }
+
   Extent3 extent(const Json &object, const char *key, const std::string &where) {
     const Json *list = array(object, key, where, 3);
     if (!list)
@@ -195,11 +235,7 @@ void readTensors(Reader &r, const Json &top, const char *key, std::vector<Packag
       return;
     PackageTensor t;
     t.name = r.string(item, "name", where);
-    std::string dtype = r.string(item, "dtype", where);
-    if (auto parsed = parseDType(dtype))
-      t.type.dtype = *parsed;
-    else
-      r.fail(where + "/dtype", "'" + dtype + "' is not an element type");
+    t.type.dtype = r.dtype(item, "dtype", where);
     if (const Json *shape = r.array(item, "shape", where, 8))
       for (const Json &extent : *shape)
         t.type.shape.push_back(r.integer(extent, where + "/shape/" + std::to_string(t.type.shape.size()), 0, kAny));
@@ -240,6 +276,28 @@ void readBuffers(Reader &r, const Json &top, std::vector<PackageBuffer> &out) {
   }
 }
 
+void readTensorMaps(Reader &r, const Json &launch, const std::string &at, std::vector<PackageTensorMap> &out) {
+  constexpr int64_t most = std::numeric_limits<uint32_t>::max();
+  const Json *list = r.array(launch, "tensor_maps", at, kMaxElements);
+  if (!list)
+    return;
+  for (const Json &item : *list) {
+    std::string where = at + "/tensor_maps/" + std::to_string(out.size());
+    if (!r.object(item, where, {"arg", "offset", "dtype", "extents", "strides", "box", "swizzle", "l2_promotion"}))
+      return;
+    PackageTensorMap m;
+    m.arg = static_cast<uint32_t>(r.integer(item, "arg", where, 0, most));
+    m.offset = r.integer(item, "offset", where, 0, kAny);
+    m.dtype = r.dtype(item, "dtype", where);
+    r.integers(item, "extents", where, 5, 1, kAny, m.extents);
+    r.integers(item, "strides", where, 4, 0, kAny, m.strides);
+    r.integers(item, "box", where, 5, 1, most, m.box);
+    m.swizzle = static_cast<uint32_t>(r.integer(item, "swizzle", where, 0, most));
+    m.l2Promotion = static_cast<uint32_t>(r.integer(item, "l2_promotion", where, 0, most));
+    out.push_back(std::move(m));
+  }
+}
+
 void readLaunches(Reader &r, const Json &top, std::vector<PackageLaunch> &out) {
   const Json *list = r.array(top, "launches", "", kMaxElements);
   if (!list)
@@ -261,28 +319,31 @@ void readLaunches(Reader &r, const Json &top, std::vector<PackageLaunch> &out) {
     } else if (kind == "kernel") {
       if (!r.object(item, where,
                     {"kind", "kernel", "args", "grid", "block", "cluster", "blocks", "shared_bytes", "align", "label"},
-                    {"unaligned"}))
+                    {"unaligned", "persistent", "tensor_maps"}))
         return;
       l.kernel = r.string(item, "kernel", where);
-      if (const Json *args = r.array(item, "args", where, kMaxElements))
-        for (const Json &arg : *args)
-          l.args.push_back(
-              static_cast<uint32_t>(r.integer(arg, where + "/args/" + std::to_string(l.args.size()), 0, most)));
+      r.integers(item, "args", where, kMaxElements, 0, most, l.args);
       l.grid = r.extent(item, "grid", where);
       l.block = r.extent(item, "block", where);
       l.cluster = r.extent(item, "cluster", where);
       l.blocks = r.integer(item, "blocks", where, 0, kAny);
       l.sharedBytes = static_cast<uint32_t>(r.integer(item, "shared_bytes", where, 0, most));
       l.align = static_cast<uint32_t>(r.integer(item, "align", where, 1, most));
+      if (item.contains("persistent"))
+        l.persistent = r.boolean(item, "persistent", where);
+      if (item.contains("tensor_maps"))
+        readTensorMaps(r, item, where, l.tensorMaps);
       if (item.contains("unaligned")) {
         const Json &other = item["unaligned"];
-        if (!r.object(other, where + "/unaligned", {"kernel", "grid", "block"}))
+        if (!r.object(other, where + "/unaligned", {"kernel", "grid", "block", "cluster", "shared_bytes"}))
           return;
         l.unalignedKernel = r.string(other, "kernel", where + "/unaligned");
         if (l.unalignedKernel.empty())
           r.fail(where + "/unaligned/kernel", "not a kernel's name");
         l.unalignedGrid = r.extent(other, "grid", where + "/unaligned");
         l.unalignedBlock = r.extent(other, "block", where + "/unaligned");
+        l.unalignedCluster = r.extent(other, "cluster", where + "/unaligned");
+        l.unalignedSharedBytes = static_cast<uint32_t>(r.integer(other, "shared_bytes", where + "/unaligned", 0, most));
       }
     } else {
       return r.fail(where + "/kind", "'" + kind + "' is not a kind of launch");

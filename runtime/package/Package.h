@@ -34,6 +34,20 @@ struct Extent3 {
   bool operator==(const Extent3 &) const = default;
 };
 
+/// How a kernel's tensor map (CUDA's tensor memory accelerator, compute capability 9.0) describes a part of a buffer. The
+/// runtime encodes it for the place that the buffer has; no interleaving, reads outside give zeros, writes are dropped.
+struct PackageTensorMap {
+  uint32_t arg = 0;   ///< which of the launch's `args`
+  int64_t offset = 0; ///< bytes from the buffer's start, a multiple of 16
+  DType dtype = DType::F32;
+  std::vector<int64_t> extents; ///< elements, 1 to 2^32 each, the innermost first, rank 1 to 5
+  std::vector<int64_t> strides; ///< bytes between neighbours along extents[1], extents[2], ...: multiples of 16
+  std::vector<uint32_t> box;    ///< elements that one copy moves, 1 to 256 along each dimension
+  uint32_t swizzle = 0;         ///< span of the swizzle in shared memory, in bytes: 0 (none), 32, 64, 128
+  uint32_t l2Promotion = 0;     ///< bytes of an L2 fetch: 0 (as they are), 64, 128, 256
+  bool operator==(const PackageTensorMap &) const = default;
+};
+
 /// One kernel launch, or one copy of a buffer (an output that is an input).
 struct PackageLaunch {
   enum Kind : uint8_t { Kernel, Copy } kind = Kernel;
@@ -45,10 +59,17 @@ struct PackageLaunch {
   Extent3 grid, block, cluster;
   int64_t blocks = 1;
   uint32_t sharedBytes = 0; ///< dynamic shared memory
-  /// Where a pointer is not a multiple of `align` bytes, this other kernel runs instead (same arguments).
+  /// CUDA: grid.x counts pieces of work that blocks take in turn; as many blocks run as the device holds at once, or
+  /// grid.x where that is less, rounded down to whole clusters. grid.y = grid.z = 1.
+  bool persistent = false;
+  /// CUDA: parameters of 128 bytes that the kernel has behind its pointers, by value.
+  std::vector<PackageTensorMap> tensorMaps;
+  /// Where a pointer is not a multiple of `align` bytes, or the driver has no tensor maps, this other kernel runs instead
+  /// (the same pointers, no tensor maps).
   uint32_t align = 1;
   std::string unalignedKernel;
-  Extent3 unalignedGrid, unalignedBlock;
+  Extent3 unalignedGrid, unalignedBlock, unalignedCluster;
+  uint32_t unalignedSharedBytes = 0;
   std::string label; ///< for messages and traces: the nodes in it
 };
 

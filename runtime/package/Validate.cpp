@@ -13,8 +13,9 @@ namespace {
 
 constexpr int64_t kMaxBytes = int64_t(1) << 62;
 constexpr size_t kMaxNameBytes = 64 << 10;
-// Pointers that fit in the 32,764 bytes of kernel parameters of sm_70 and newer (CUDA programming guide, "Parameters").
-constexpr size_t kMaxArgs = 32764 / 8;
+// The bytes of kernel parameters of sm_70 and newer (CUDA programming guide, "Parameters").
+constexpr size_t kMaxParameterBytes = 32764;
+constexpr size_t kTensorMapBytes = 128, kTensorMapAlign = 64;
 // The most dynamic shared memory of a block on any GPU so far: 227 KiB, compute capability 9.0 and 10.0 (CUDA
 // programming guide, "Technical specifications per compute capability").
 constexpr uint32_t kMaxSharedBytes = 227 * 1024;
@@ -115,6 +116,56 @@ Status checkCluster(const Extent3 &cluster, const Extent3 &grid, const std::stri
   return {};
 }
 
+Status checkShared(uint32_t bytes, const std::string &where, const std::string &kernel) {
+  if (bytes > kMaxSharedBytes)
+    return invalid(where, "kernel '" + kernel + "': " + std::to_string(bytes) +
+                              " bytes of shared memory are more than " + std::to_string(kMaxSharedBytes));
+  return {};
+}
+
+// Limits from the CUDA driver API reference, cuTensorMapEncodeTiled; and that no element lies outside of the buffer.
+Status checkTensorMap(const Package &p, const PackageLaunch &l, const PackageTensorMap &m, const std::string &where) {
+  if (m.arg >= l.args.size())
+    return invalid(where + "/arg", "argument " + std::to_string(m.arg) + " of " + std::to_string(l.args.size()));
+  if (static_cast<int>(m.dtype) >= kDTypeCount)
+    return invalid(where + "/dtype", "not an element type");
+  size_t rank = m.extents.size();
+  if (rank < 1 || rank > 5)
+    return invalid(where + "/extents", "a tensor map has 1 to 5 dimensions");
+  if (m.strides.size() != rank - 1)
+    return invalid(where + "/strides", "there must be one stride fewer than extents");
+  if (m.box.size() != rank)
+    return invalid(where + "/box", "there must be as many as extents");
+  if (m.swizzle != 0 && m.swizzle != 32 && m.swizzle != 64 && m.swizzle != 128)
+    return invalid(where + "/swizzle", "must be 0, 32, 64 or 128");
+  if (m.l2Promotion != 0 && m.l2Promotion != 64 && m.l2Promotion != 128 && m.l2Promotion != 256)
+    return invalid(where + "/l2_promotion", "must be 0, 64, 128 or 256");
+  auto size = static_cast<int64_t>(dtypeSize(m.dtype));
+  for (size_t d = 0; d < rank; ++d) {
+    if (m.extents[d] < 1 || m.extents[d] > int64_t(1) << 32)
+      return invalid(where + "/extents", "an extent must be within 1 and 2^32");
+    if (m.box[d] < 1 || m.box[d] > 256)
+      return invalid(where + "/box", "a box has 1 to 256 elements along each dimension");
+  }
+  int64_t inner = m.box[0] * size;
+  if (inner % 16 != 0 || (m.swizzle != 0 && inner > m.swizzle))
+    return invalid(where + "/box", "the box's rows must be a multiple of 16 bytes, within the span of the swizzle");
+  if (m.offset < 0 || m.offset % 16 != 0)
+    return invalid(where + "/offset", "must be a multiple of 16, at least 0");
+  // Each term is below 2^72 at most; the sum is cut off as soon as it passes the buffer.
+  int64_t bytes = p.buffers[l.args[m.arg]].bytes;
+  auto last = static_cast<__int128>(m.offset) + static_cast<__int128>(m.extents[0]) * size;
+  for (size_t d = 1; d < rank; ++d) {
+    int64_t stride = m.strides[d - 1];
+    if (stride < 16 || stride % 16 != 0 || stride >= int64_t(1) << 40)
+      return invalid(where + "/strides", "a stride must be a multiple of 16 below 2^40");
+    last += static_cast<__int128>(m.extents[d] - 1) * stride;
+  }
+  if (last > bytes)
+    return invalid(where, "the tensor map reaches beyond the buffer's " + std::to_string(bytes) + " bytes");
+  return {};
+}
+
 Status checkLaunch(const Package &p, size_t i) {
   const PackageLaunch &l = p.launches[i];
   for (size_t a = 0; a < l.args.size(); ++a)
@@ -136,26 +187,35 @@ Status checkLaunch(const Package &p, size_t i) {
     return invalid(at("launches", i, "kind"), "unknown kind of launch");
   if (!isSymbol(l.kernel))
     return invalid(at("launches", i, "kernel"), "not a kernel's name");
-  if (l.args.size() > kMaxArgs)
-    return invalid(at("launches", i, "args"),
-                   std::to_string(l.args.size()) + " arguments are more than " + std::to_string(kMaxArgs));
+  size_t mapBytes = l.tensorMaps.empty() ? 0 : l.tensorMaps.size() * kTensorMapBytes + kTensorMapAlign;
+  if (l.args.size() > kMaxParameterBytes / 8 || mapBytes + l.args.size() * 8 > kMaxParameterBytes)
+    return invalid(at("launches", i, "args"), std::to_string(l.args.size()) + " arguments and " +
+                                                  std::to_string(l.tensorMaps.size()) + " tensor maps are more than " +
+                                                  std::to_string(kMaxParameterBytes) + " bytes");
   if (l.blocks < 0)
     return invalid(at("launches", i, "blocks"), "the number of blocks is negative");
   if (!std::has_single_bit(l.align) || l.align > 256)
     return invalid(at("launches", i, "align"), "the alignment must be a power of two up to 256");
   if (!l.unalignedKernel.empty() && !isSymbol(l.unalignedKernel))
     return invalid(at("launches", i, "unaligned/kernel"), "not a kernel's name");
-  if (p.target != "cuda")
+  if (p.target != "cuda") {
+    if (!l.tensorMaps.empty() || l.persistent)
+      return invalid(at("launches", i), "tensor maps and persistent grids are CUDA's");
     return {};
+  }
   RL_TRY(checkShape(l.grid, l.block, at("launches", i), l.kernel));
   RL_TRY(checkCluster(l.cluster, l.grid, at("launches", i, "cluster"), l.kernel));
-  if (l.sharedBytes > kMaxSharedBytes)
-    return invalid(at("launches", i, "shared_bytes"), "kernel '" + l.kernel + "': " + std::to_string(l.sharedBytes) +
-                                                          " bytes of shared memory are more than " +
-                                                          std::to_string(kMaxSharedBytes));
+  RL_TRY(checkShared(l.sharedBytes, at("launches", i, "shared_bytes"), l.kernel));
+  if (l.persistent && (l.grid.y != 1 || l.grid.z != 1))
+    return invalid(at("launches", i, "persistent"), "a persistent grid has one dimension");
+  for (size_t m = 0; m < l.tensorMaps.size(); ++m)
+    RL_TRY(checkTensorMap(p, l, l.tensorMaps[m], at("launches", i, "tensor_maps/" + std::to_string(m))));
+  if (!l.tensorMaps.empty() && l.align < 16)
+    return invalid(at("launches", i, "align"), "a kernel with tensor maps needs pointers aligned to 16 bytes");
   if (!l.unalignedKernel.empty()) {
     RL_TRY(checkShape(l.unalignedGrid, l.unalignedBlock, at("launches", i, "unaligned"), l.unalignedKernel));
-    RL_TRY(checkCluster(l.cluster, l.unalignedGrid, at("launches", i, "unaligned"), l.unalignedKernel));
+    RL_TRY(checkCluster(l.unalignedCluster, l.unalignedGrid, at("launches", i, "unaligned"), l.unalignedKernel));
+    RL_TRY(checkShared(l.unalignedSharedBytes, at("launches", i, "unaligned/shared_bytes"), l.unalignedKernel));
   }
   return {};
 }

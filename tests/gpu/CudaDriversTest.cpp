@@ -83,6 +83,16 @@ TEST_F(CudaDrivers, AnOldDriver) {
     void *out[] = {y};
     CHECK_OR_EXIT((*m)->run(in, out, nullptr));
     CHECK_OR_EXIT(y[5] == 13.0f && driver.control->count("cuLaunchKernel") == 4);
+    // Without tensor maps runs the kernel that takes none; where there is no such kernel, that is said.
+    auto maps = makeModule(chainWithMaps(1));
+    CHECK_OR_EXIT(maps.ok() && (*maps)->bind("w", w, kBytes) && (*maps)->run(in, out, nullptr));
+    CHECK_OR_EXIT(driver.control->launches.back().kernel == "add_u" && y[5] == 7.0f);
+    Package bare = chainWithMaps(1);
+    bare.launches[0].unalignedKernel.clear();
+    auto mapsAlone = makeModule(bare);
+    CHECK_OR_EXIT(mapsAlone.ok());
+    Status refused = (*mapsAlone)->bind("w", w, kBytes);
+    CHECK_OR_EXIT(!refused && refused.error().code == Code::Unsupported);
     // No clusters, no copies between contexts: refused by name.
     Package p = chain(1);
     p.launches[0].cluster = {2, 1, 1};

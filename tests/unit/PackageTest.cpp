@@ -63,12 +63,30 @@ Package sample() {
   k.unalignedKernel = "ffn_0_u";
   k.unalignedGrid = {7, 1, 1};
   k.unalignedBlock = {128, 1, 1};
+  k.unalignedSharedBytes = 70000;
   k.label = "linear:h, gelu:y";
   PackageLaunch c;
   c.kind = PackageLaunch::Copy;
   c.args = {4, 0};
   c.label = "x";
-  p.launches = {k, c};
+  PackageLaunch g;
+  g.kernel = "ffn_1";
+  g.args = {0, 2, 5};
+  g.grid = {12, 1, 1};
+  g.block = {384, 1, 1};
+  g.cluster = {2, 1, 1};
+  g.align = 16;
+  g.persistent = true;
+  g.tensorMaps = {{.arg = 1, .dtype = DType::F8E4M3, .extents = {8, 8}, .strides = {16}, .box = {16, 8}, .swizzle = 32},
+                  {.arg = 2,
+                   .offset = 32,
+                   .dtype = DType::BF16,
+                   .extents = {8, 2, 2},
+                   .strides = {16, 32},
+                   .box = {64, 64, 1},
+                   .swizzle = 128,
+                   .l2Promotion = 128}};
+  p.launches = {k, c, g};
   p.ptx = ".version 8.0\n";
   p.cubin = std::string("\x7f"
                         "ELF\0\x01\xff",
@@ -101,6 +119,10 @@ void expectEqual(const Package &a, const Package &b) {
     EXPECT_EQ(x.unalignedKernel, y.unalignedKernel);
     EXPECT_EQ(x.unalignedGrid, y.unalignedGrid);
     EXPECT_EQ(x.unalignedBlock, y.unalignedBlock);
+    EXPECT_EQ(x.unalignedCluster, y.unalignedCluster);
+    EXPECT_EQ(x.unalignedSharedBytes, y.unalignedSharedBytes);
+    EXPECT_EQ(x.persistent, y.persistent);
+    EXPECT_EQ(x.tensorMaps, y.tensorMaps);
     EXPECT_EQ(x.label, y.label);
   }
   ASSERT_EQ(a.buffers.size(), b.buffers.size());
@@ -162,6 +184,7 @@ TEST(Package, CodeThatIsMissingIsRefusedWhenWritten) {
   EXPECT_FALSE(writePackage(p, folder / "pkg"));
   p.target = "cpu";
   p.arch = "x86-64-v3";
+  p.launches.pop_back(); // which only CUDA has
   Status s = writePackage(p, folder / "pkg");
   ASSERT_FALSE(s);
   EXPECT_EQ(s.error().code, Code::Unsupported);
@@ -413,6 +436,36 @@ INSTANTIATE_TEST_SUITE_P(
         Damage{"/launches/0/unaligned/kernel", "\"\"", "/launches/0/unaligned/kernel"},
         Damage{"/launches/0/unaligned/grid/1", "65536", "/launches/0/unaligned"},
         Damage{"/launches/0/unaligned/block/1", "0", "/launches/0/unaligned"},
+        Damage{"/launches/0/unaligned/cluster/0", "2", "/launches/0/unaligned"},
+        Damage{"/launches/0/unaligned/cluster", nullptr, "/launches/0/unaligned"},
+        Damage{"/launches/0/unaligned/shared_bytes", "232449", "/launches/0/unaligned/shared_bytes"},
+        Damage{"/launches/0/persistent", "true", "/launches/0/persistent"}, // its grid has two dimensions
+        Damage{"/launches/2/persistent", "1", "/launches/2/persistent"},
+        Damage{"/launches/2/align", "8", "/launches/2/align"},
+        Damage{"/launches/2/tensor_maps", "{}", "/launches/2/tensor_maps"},
+        Damage{"/launches/2/tensor_maps/0/arg", "3", "/launches/2/tensor_maps/0/arg"},
+        Damage{"/launches/2/tensor_maps/0/dtype", "\"f7\"", "/launches/2/tensor_maps/0/dtype"},
+        Damage{"/launches/2/tensor_maps/0/extra", "1", "/launches/2/tensor_maps/0"},
+        Damage{"/launches/2/tensor_maps/0/box", nullptr, "/launches/2/tensor_maps/0"},
+        Damage{"/launches/2/tensor_maps/0/extents/0", "0", "/launches/2/tensor_maps/0/extents/0"},
+        Damage{"/launches/2/tensor_maps/0/extents/0", "17", "/launches/2/tensor_maps/0"},
+        Damage{"/launches/2/tensor_maps/0/extents/1", "9", "/launches/2/tensor_maps/0"},
+        Damage{"/launches/2/tensor_maps/0/extents/1", "4294967297", "/launches/2/tensor_maps/0/extents"},
+        Damage{"/launches/2/tensor_maps/0/extents", "[]", "/launches/2/tensor_maps/0/extents"},
+        Damage{"/launches/2/tensor_maps/0/extents", "[1,1,1,1,1,1]", "/launches/2/tensor_maps/0/extents"},
+        Damage{"/launches/2/tensor_maps/0/strides", "[]", "/launches/2/tensor_maps/0/strides"},
+        Damage{"/launches/2/tensor_maps/0/strides/0", "8", "/launches/2/tensor_maps/0/strides"},
+        Damage{"/launches/2/tensor_maps/0/strides/0", "0", "/launches/2/tensor_maps/0/strides"},
+        Damage{"/launches/2/tensor_maps/0/strides/0", "32", "/launches/2/tensor_maps/0"},
+        Damage{"/launches/2/tensor_maps/0/strides/0", "1099511627776", "/launches/2/tensor_maps/0/strides"},
+        Damage{"/launches/2/tensor_maps/0/box", "[16]", "/launches/2/tensor_maps/0/box"},
+        Damage{"/launches/2/tensor_maps/0/box/0", "8", "/launches/2/tensor_maps/0/box"},
+        Damage{"/launches/2/tensor_maps/0/box/0", "48", "/launches/2/tensor_maps/0/box"},
+        Damage{"/launches/2/tensor_maps/0/box/1", "257", "/launches/2/tensor_maps/0/box"},
+        Damage{"/launches/2/tensor_maps/0/swizzle", "16", "/launches/2/tensor_maps/0/swizzle"},
+        Damage{"/launches/2/tensor_maps/1/offset", "8", "/launches/2/tensor_maps/1/offset"},
+        Damage{"/launches/2/tensor_maps/1/offset", "48", "/launches/2/tensor_maps/1"},
+        Damage{"/launches/2/tensor_maps/1/l2_promotion", "32", "/launches/2/tensor_maps/1/l2_promotion"},
         Damage{"/launches/0/label", "1", "/launches/0/label"}, Damage{"/launches/0/extra", "1", "/launches/0"},
         Damage{"/launches/1/to", "0", "/launches/1"}, Damage{"/launches/1/to", "2", "/launches/1"},
         Damage{"/launches/1/from", "9", "/launches/1/from"}, Damage{"/launches/1/from", "3", "/launches/1"},
@@ -444,16 +497,19 @@ TEST(Package, InMemoryPackagesAreCheckedToo) {
   ASSERT_FALSE(m);
   EXPECT_EQ(m.error().code, Code::Invalid);
   p = sample();
+  p.target = "cpu";
+  EXPECT_EQ(validatePackage(p).error().pointer, "/launches/2"); // tensor maps are CUDA's
+  p = sample();
   p.inputs[0].type.shape[0] = -1; // symbolic extents are settled before a package is made
   EXPECT_FALSE(makeModule(p));
 }
 
 TEST(Package, KernelCountIsOfLaunchesThatRun) {
   Package p = sample();
-  EXPECT_EQ((*makeModule(p))->kernelCount(), 1);
+  EXPECT_EQ((*makeModule(p))->kernelCount(), 2);
   p.launches.push_back(p.launches[0]);
   p.launches.back().grid.y = 0;
-  EXPECT_EQ((*makeModule(p))->kernelCount(), 1);
-  p.launches.back().grid.y = 1;
   EXPECT_EQ((*makeModule(p))->kernelCount(), 2);
+  p.launches.back().grid.y = 1;
+  EXPECT_EQ((*makeModule(p))->kernelCount(), 3);
 }

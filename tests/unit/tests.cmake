@@ -29,5 +29,11 @@ if(RIDGELINE_COMPILER)
   ridgeline_use_mlir(rl_math_harness)
   ridgeline_test(MathAccuracyTest rl_math_harness)
   ridgeline_test(ImportTest rl_dialect rl_json ridgeline_llvm)
+  # Matrix products as packages; the GPU test shares them.
+  add_library(rl_gemm_harness STATIC ${CMAKE_SOURCE_DIR}/tests/gpu/GemmHarness.cpp
+              ${CMAKE_SOURCE_DIR}/tests/gpu/GemmCases.cpp)
+  target_link_libraries(rl_gemm_harness PUBLIC rl_compiler rl_runtime ridgeline_llvm)
+  ridgeline_use_mlir(rl_gemm_harness)
+  ridgeline_test(WgmmaGemmTest rl_gemm_harness)
   ridgeline_test(RecordTest rl_compiler rl_api ridgeline_llvm nlohmann_json::nlohmann_json)
 endif()

@@ -329,6 +329,13 @@ EXPORT Result cuFuncSetAttribute(Function f, int attribute, int value) {
     f->maxShared = value;
   return kSuccess;
 }
+EXPORT Result cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, Function f, int threads, size_t shared) {
+  ENTER(cuOccupancyMaxActiveBlocksPerMultiprocessor);
+  if (threads < 1 || static_cast<int>(shared) > f->maxShared)
+    return kInvalidValue;
+  *blocks = control().blocksPerSm;
+  return kSuccess;
+}
 EXPORT Result cuLaunchKernel(Function f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
                              unsigned shared, Stream stream, void **params, void **) {
   ENTER(cuLaunchKernel);
@@ -529,6 +536,22 @@ EXPORT Result cuLaunchKernelEx(const LaunchConfig *c, Function f, void **params,
     if (c->attributes[i].id == kAttributeClusterDimension)
       std::copy_n(c->attributes[i].value.cluster, 3, l.cluster);
   return perform(std::move(l));
+}
+EXPORT Result cuTensorMapEncodeTiled(TensorMap *out, int type, uint32_t rank, void *address, const uint64_t *extents,
+                                     const uint64_t *strides, const uint32_t *box, const uint32_t *steps,
+                                     int interleave, int swizzle, int l2Promotion, int fill) {
+  ENTER(cuTensorMapEncodeTiled);
+  if (reinterpret_cast<uintptr_t>(out) % 64 || reinterpret_cast<uintptr_t>(address) % 16 || rank < 1 || rank > 5 ||
+      steps[0] != 1 || interleave != 0 || fill != 0)
+    return kInvalidValue;
+  rl::fake::EncodedMap map{type, reinterpret_cast<uintptr_t>(address), {}, {}, {}, swizzle, l2Promotion};
+  map.extents.assign(extents, extents + rank);
+  map.strides.assign(strides, strides + rank - 1);
+  map.box.assign(box, box + rank);
+  control().maps.push_back(map);
+  *out = {};
+  out->opaque[0] = reinterpret_cast<uintptr_t>(address); // what a kernel that takes it is seen to be given
+  return kSuccess;
 }
 EXPORT Result cuMemcpyPeer(DevicePtr to, Context toContext, DevicePtr from, Context fromContext, size_t bytes) {
   ENTER(cuMemcpyPeer);

@@ -24,10 +24,20 @@ struct Launch {
   bool graph; ///< as a node of a graph
 };
 
+struct EncodedMap {
+  int type;
+  unsigned long long address;
+  std::vector<uint64_t> extents, strides;
+  std::vector<uint32_t> box;
+  int swizzle, l2Promotion;
+};
+
 struct Control {
   std::recursive_mutex mutex;
   std::vector<std::string> calls; ///< names of the functions, in order
   std::vector<Launch> launches;
+  std::vector<EncodedMap> maps; ///< in the order of their making
+  int blocksPerSm = 1;
   /// Function to {calls that still succeed, code of the ones after}.
   std::map<std::string, std::pair<int, int>> failures;
   struct Memory {
@@ -46,6 +56,8 @@ struct Control {
     std::lock_guard lock(mutex);
     calls.clear();
     launches.clear();
+    maps.clear();
+    blocksPerSm = 1;
     failures.clear();
     capturing = 0;
     major = 9;

@@ -39,7 +39,9 @@ inline constexpr int64_t kBytes = kN * 4;
 inline const char *const kPtx = ".version 8.0\n.target sm_80\n"
                                 ".visible .entry add(.param .u64 a, .param .u64 b, .param .u64 c) {}\n"
                                 ".visible .entry add_u(.param .u64 a, .param .u64 b, .param .u64 c) {}\n"
-                                ".visible .entry add_cluster(.param .u64 a, .param .u64 b, .param .u64 c) {}\n";
+                                ".visible .entry add_cluster(.param .u64 a, .param .u64 b, .param .u64 c) {}\n"
+                                ".visible .entry add_maps(.param .u64 a, .param .u64 b, .param .u64 c, "
+                                ".param .align 64 .b8 x[128], .param .align 64 .b8 z[128]) {}\n";
 
 inline PackageLaunch add(std::vector<uint32_t> args) {
   PackageLaunch l;
@@ -80,6 +82,24 @@ inline Package chain(int launches) {
     p.launches.push_back(add({from, 1, to}));
   }
   p.ptx = kPtx;
+  return p;
+}
+
+/// As chain, with kernels that take tensor maps of what they add and write.
+inline Package chainWithMaps(int launches) {
+  Package p = chain(launches);
+  for (PackageLaunch &l : p.launches) {
+    l.kernel = "add_maps";
+    l.tensorMaps = {{.arg = 0,
+                     .offset = 16,
+                     .dtype = DType::F32,
+                     .extents = {28, 8},
+                     .strides = {128},
+                     .box = {32, 4},
+                     .swizzle = 128,
+                     .l2Promotion = 256},
+                    {.arg = 2, .dtype = DType::BF16, .extents = {512}, .strides = {}, .box = {64}}};
+  }
   return p;
 }
 

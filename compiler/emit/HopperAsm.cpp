@@ -1,0 +1,240 @@
+// Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "compiler/emit/HopperAsm.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+
+using namespace mlir;
+
+namespace rl::emit {
+
+Value Int32::of(int64_t v) { return arith::ConstantIntOp::create(b, loc, b.getI32Type(), v); }
+Value Int32::add(Value x, Value y) { return arith::AddIOp::create(b, loc, x, y); }
+Value Int32::sub(Value x, Value y) { return arith::SubIOp::create(b, loc, x, y); }
+Value Int32::mul(Value x, Value y) { return arith::MulIOp::create(b, loc, x, y); }
+Value Int32::div(Value x, Value y) { return arith::DivUIOp::create(b, loc, x, y); }
+Value Int32::rem(Value x, Value y) { return arith::RemUIOp::create(b, loc, x, y); }
+Value Int32::andWith(Value x, int64_t c) { return arith::AndIOp::create(b, loc, x, of(c)); }
+Value Int32::xorWith(Value x, Value y) { return arith::XOrIOp::create(b, loc, x, y); }
+Value Int32::shiftRight(Value x, int64_t c) { return arith::ShRUIOp::create(b, loc, x, of(c)); }
+Value Int32::min(Value x, Value y) { return arith::MinSIOp::create(b, loc, x, y); }
+Value Int32::equal(Value x, Value y) { return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, x, y); }
+Value Int32::less(Value x, Value y) { return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, x, y); }
+Value Int32::select(Value c, Value x, Value y) { return arith::SelectOp::create(b, loc, c, x, y); }
+
+// PTX ISA, "Asynchronous warpgroup level matrix instructions": shapes by type.
+bool isWgmmaShape(DType a, DType b, int n) {
+  if (n < 8 || n > 256 || n % 8 != 0)
+    return false;
+  switch (a) {
+  case DType::BF16:
+  case DType::F16: return a == b;
+  case DType::F8E4M3:
+  case DType::F8E5M2: return b == DType::F8E4M3 || b == DType::F8E5M2;
+  case DType::I8:
+  case DType::U8: return (b == DType::I8 || b == DType::U8) && (n <= 24 || n % 16 == 0);
+  case DType::F32: return b == DType::F32; // as tf32
+  default: return false;
+  }
+}
+
+bool accumulatesIntegers(DType a) { return a == DType::I8 || a == DType::U8; }
+
+static const char *ptxType(DType t) {
+  switch (t) {
+  case DType::BF16: return "bf16";
+  case DType::F16: return "f16";
+  case DType::F8E4M3: return "e4m3";
+  case DType::F8E5M2: return "e5m2";
+  case DType::I8: return "s8";
+  case DType::U8: return "u8";
+  default: return "tf32";
+  }
+}
+
+static Operation *inlineAsm(OpBuilder &b, Location loc, Type type, const Twine &text, const Twine &constraints,
+                            ValueRange operands) {
+  // Side effects: none of these may be moved across another, dropped or made twice.
+  return LLVM::InlineAsmOp::create(
+      b, loc, type, operands, b.getStringAttr(text), b.getStringAttr(constraints), b.getUnitAttr(), UnitAttr(),
+      LLVM::TailCallKindAttr::get(b.getContext(), LLVM::TailCallKind::None), LLVM::AsmDialectAttr(), ArrayAttr());
+}
+
+void HopperAsm::run(const Twine &text, const Twine &constraints, ValueRange operands) {
+  inlineAsm(b, loc, LLVM::LLVMVoidType::get(b.getContext()), text, constraints, operands);
+}
+
+Value HopperAsm::compute(Type type, const Twine &text, const Twine &constraints, ValueRange operands) {
+  return inlineAsm(b, loc, type, text, constraints, operands)->getResult(0);
+}
+
+void HopperAsm::initBarrier(Value barrier, int count) {
+  run("mbarrier.init.shared::cta.b64 [$0], " + Twine(count) + ";", "r", barrier);
+}
+
+void HopperAsm::fenceBarrierInit() { run("fence.mbarrier_init.release.cluster;", "", {}); }
+
+void HopperAsm::expectBytes(Value barrier, int64_t bytes) {
+  run("mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], " + Twine(bytes) + ";", "r", barrier);
+}
+
+void HopperAsm::arrive(Value barrier) { run("mbarrier.arrive.shared::cta.b64 _, [$0];", "r", barrier); }
+
+void HopperAsm::arriveAt(Value barrier, Value rank) {
+  run("{\n.reg .b32 there;\nmapa.shared::cluster.u32 there, $0, $1;\nmbarrier.arrive.shared::cluster.b64 _, "
+      "[there];\n}",
+      "r,r", {barrier, rank});
+}
+
+void HopperAsm::wait(Value barrier, Value parity) {
+  run("{\n.reg .pred ended;\nAGAIN:\nmbarrier.try_wait.parity.shared::cta.b64 ended, [$0], $1;\n@ended bra ENDED;\n"
+      "bra AGAIN;\nENDED:\n}",
+      "r,r", {barrier, parity});
+}
+
+void HopperAsm::prefetchMap(Value map) { run("prefetch.tensormap [$0];", "l", map); }
+
+/// "{$first, $first+1, ...}" and its constraints.
+static std::string coordinateText(size_t first, size_t count) {
+  std::string out = "{";
+  for (size_t i = 0; i < count; ++i)
+    out += (i ? ", $" : "$") + std::to_string(first + i);
+  return out + "}";
+}
+
+static std::string repeated(const char *text, size_t count) {
+  std::string out;
+  for (size_t i = 0; i < count; ++i)
+    out += text;
+  return out;
+}
+
+void HopperAsm::load(Value to, Value map, ValueRange coordinates, Value barrier) {
+  SmallVector<Value> operands{to, map, barrier};
+  operands.append(coordinates.begin(), coordinates.end());
+  run("cp.async.bulk.tensor." + Twine(coordinates.size()) +
+          "d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [$0], [$1, " +
+          coordinateText(3, coordinates.size()) + "], [$2];",
+      "r,l,r" + repeated(",r", coordinates.size()), operands);
+}
+
+void HopperAsm::loadMulticast(Value to, Value map, ValueRange coordinates, Value barrier, int mask) {
+  SmallVector<Value> operands{to, map, barrier};
+  operands.append(coordinates.begin(), coordinates.end());
+  run("{\n.reg .b16 mask;\nmov.b16 mask, " + Twine(mask) + ";\ncp.async.bulk.tensor." + Twine(coordinates.size()) +
+          "d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [$0], [$1, " +
+          coordinateText(3, coordinates.size()) + "], [$2], mask;\n}",
+      "r,l,r" + repeated(",r", coordinates.size()), operands);
+}
+
+void HopperAsm::store(Value map, ValueRange coordinates, Value from) {
+  SmallVector<Value> operands{map, from};
+  operands.append(coordinates.begin(), coordinates.end());
+  run("cp.async.bulk.tensor." + Twine(coordinates.size()) + "d.global.shared::cta.tile.bulk_group [$0, " +
+          coordinateText(2, coordinates.size()) + "], [$1];",
+      "l,r" + repeated(",r", coordinates.size()), operands);
+}
+
+void HopperAsm::commitStores() { run("cp.async.bulk.commit_group;", "", {}); }
+void HopperAsm::waitStoresRead(int pending) { run("cp.async.bulk.wait_group.read " + Twine(pending) + ";", "", {}); }
+void HopperAsm::fenceProxy() { run("fence.proxy.async.shared::cta;", "", {}); }
+
+void HopperAsm::copyAsync(Value to, Value from, Value bytes) {
+  run("cp.async.ca.shared.global [$0], [$1], 16, $2;", "r,l,r", {to, from, bytes});
+}
+void HopperAsm::waitAsync() { run("cp.async.wait_all;", "", {}); }
+
+void HopperAsm::setMaxRegisters(int count, bool raise) {
+  run(Twine("setmaxnreg.") + (raise ? "inc" : "dec") + ".sync.aligned.u32 " + Twine(count) + ";", "", {});
+}
+
+void HopperAsm::clusterArrive() { run("barrier.cluster.arrive.release.aligned;", "", {}); }
+void HopperAsm::clusterWait() { run("barrier.cluster.wait.acquire.aligned;", "", {}); }
+Value HopperAsm::clusterRank() { return compute(b.getI32Type(), "mov.u32 $0, %cluster_ctarank;", "=r", {}); }
+void HopperAsm::syncBlock() { run("bar.sync 0;", "", {}); }
+void HopperAsm::syncWarpgroup(Value index) {
+  run("{\n.reg .b32 barrier;\nadd.s32 barrier, $0, 1;\nbar.sync barrier, 128;\n}", "r", index);
+}
+void HopperAsm::waitTurn(Value index) {
+  run("{\n.reg .b32 barrier;\nadd.s32 barrier, $0, 4;\nbar.sync barrier, 256;\n}", "r", index);
+}
+void HopperAsm::passTurn(Value index) {
+  run("{\n.reg .b32 barrier;\nadd.s32 barrier, $0, 4;\nbar.arrive barrier, 256;\n}", "r", index);
+}
+void HopperAsm::syncWarp() { run("bar.warp.sync 0xffffffff;", "", {}); }
+
+Value HopperAsm::firstLane(Value v) {
+  return compute(b.getI32Type(), "shfl.sync.idx.b32 $0, $1, 0, 31, 0xffffffff;", "=r,r", v);
+}
+
+void HopperAsm::storeMatrices(Value address, ValueRange values) {
+  SmallVector<Value> operands{address};
+  operands.append(values.begin(), values.end());
+  run("stmatrix.sync.aligned.m8n8.x4.shared.b16 [$0], {$1, $2, $3, $4};", "r,r,r,r,r", operands);
+}
+
+SmallVector<Value> HopperAsm::tied(const WgmmaShape &shape, ValueRange accumulators, const Twine &text,
+                                   const Twine &constraints, ValueRange operands) {
+  size_t count = accumulators.size();
+  bool integers = accumulatesIntegers(shape.a);
+  std::string all;
+  for (size_t i = 0; i < count; ++i)
+    all += integers ? "=r," : "=f,";
+  for (size_t i = 0; i < count; ++i)
+    all += (i ? "," : "") + std::to_string(i);
+  std::string rest = constraints.str();
+  if (!rest.empty())
+    all += "," + rest;
+  SmallVector<Value> inputs(accumulators);
+  inputs.append(operands.begin(), operands.end());
+  SmallVector<Type> types(count, accumulators[0].getType());
+  auto structType = LLVM::LLVMStructType::getLiteral(b.getContext(), types);
+  Value result = inlineAsm(b, loc, structType, text, all, inputs)->getResult(0);
+  SmallVector<Value> out;
+  for (size_t i = 0; i < count; ++i)
+    out.push_back(LLVM::ExtractValueOp::create(b, loc, result, static_cast<int64_t>(i)));
+  return out;
+}
+
+SmallVector<Value> HopperAsm::multiply(const WgmmaShape &shape, ValueRange accumulators, Value a, ValueRange bs,
+                                       Value accumulate) {
+  bool integers = accumulatesIntegers(shape.a), halves = dtypeSize(shape.a) == 2;
+  int perBlock = shape.n / 2;
+  size_t first = 2 * accumulators.size(); // of the operands behind the tied ones
+  std::string text = "{\n.reg .pred some, all;\n.reg .b64 a, b;\nsetp.ne.b32 some, $" +
+                     std::to_string(first + 1 + bs.size()) +
+                     ", 0;\nsetp.eq.b32 all, 0, 0;\nwgmma.fence.sync.aligned;\n";
+  std::string name = "wgmma.mma_async.sync.aligned.m64n" + std::to_string(shape.n) + "k" +
+                     std::to_string(32 / dtypeSize(shape.a)) + (integers ? ".s32." : ".f32.") + ptxType(shape.a) + "." +
+                     ptxType(shape.b) + " {";
+  std::string tail = integers ? ";\n" : ", 1, 1";
+  if (halves)
+    tail += std::string(", ") + (shape.transposeA ? "1" : "0") + ", " + (shape.transposeB ? "1" : "0");
+  if (!integers)
+    tail += ";\n";
+  for (int k = 0; k < shape.steps; ++k)
+    for (int block = 0; block < shape.blocks; ++block) {
+      text += "add.s64 a, $" + std::to_string(first) + ", " + std::to_string(k * shape.stepA + block * shape.blockA) +
+              ";\n";
+      for (int p = 0; p < shape.products; ++p) {
+        text += "add.s64 b, $" + std::to_string(first + 1 + static_cast<size_t>(p)) + ", " +
+                std::to_string(k * shape.stepB) + ";\n" + name;
+        int base = (p * shape.blocks + block) * perBlock;
+        for (int i = 0; i < perBlock; ++i)
+          text += (i ? ", $" : "$") + std::to_string(base + i);
+        text += std::string("}, a, b, ") + (k == 0 ? "some" : "all") + tail;
+      }
+    }
+  text += "wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 1;\n}";
+  SmallVector<Value> operands{a};
+  operands.append(bs.begin(), bs.end());
+  operands.push_back(accumulate);
+  return tied(shape, accumulators, text, repeated("l,", 1 + bs.size()) + "r", operands);
+}
+
+SmallVector<Value> HopperAsm::finish(const WgmmaShape &shape, ValueRange accumulators) {
+  return tied(shape, accumulators, "wgmma.wait_group.sync.aligned 0;", "", {});
+}
+
+} // namespace rl::emit

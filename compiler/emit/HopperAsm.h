@@ -1,0 +1,124 @@
+// Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The instructions of compute capability 9.0 that kernels use by name: tensor memory copies, barriers in shared memory and
+// warpgroup matrix products, as inline PTX (PTX ISA 8.0, "Data movement", "Parallel synchronization" and "wgmma"). The NVVM
+// dialect has most of them, but its lowering adds fences of a scope that costs a third of the speed, wants the accumulators'
+// first product apart, and gives a wait no edge to the accumulators that it waits for.
+#pragma once
+
+#include "runtime/base/DType.h"
+
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/Value.h"
+
+namespace rl::emit {
+
+/// Arithmetic on i32 with as few words as it deserves.
+class Int32 {
+public:
+  Int32(mlir::OpBuilder &b, mlir::Location loc) : b(b), loc(loc) {}
+  mlir::Value of(int64_t);
+  mlir::Value add(mlir::Value, mlir::Value);
+  mlir::Value add(mlir::Value x, int64_t c) { return c ? add(x, of(c)) : x; }
+  mlir::Value sub(mlir::Value, mlir::Value);
+  mlir::Value mul(mlir::Value, mlir::Value);
+  mlir::Value mul(mlir::Value x, int64_t c) { return c == 1 ? x : mul(x, of(c)); }
+  mlir::Value div(mlir::Value, mlir::Value); ///< unsigned
+  mlir::Value div(mlir::Value x, int64_t c) { return c == 1 ? x : div(x, of(c)); }
+  mlir::Value rem(mlir::Value, mlir::Value); ///< unsigned
+  mlir::Value rem(mlir::Value x, int64_t c) { return c == 1 ? of(0) : rem(x, of(c)); }
+  mlir::Value andWith(mlir::Value, int64_t);
+  mlir::Value xorWith(mlir::Value, mlir::Value);
+  mlir::Value shiftRight(mlir::Value, int64_t);
+  mlir::Value min(mlir::Value, mlir::Value); ///< signed
+  mlir::Value equal(mlir::Value, mlir::Value);
+  mlir::Value less(mlir::Value, mlir::Value); ///< signed
+  mlir::Value select(mlir::Value condition, mlir::Value, mlir::Value);
+
+private:
+  mlir::OpBuilder &b;
+  mlir::Location loc;
+};
+
+/// What a warpgroup multiplies with one call of HopperAsm::multiply: for each of `products`, `blocks` times 64 rows of A by
+/// `n` columns of B, over `steps` times 32 bytes of K.
+struct WgmmaShape {
+  DType a = DType::BF16, b = DType::BF16;
+  int n = 8;
+  int blocks = 1, products = 1, steps = 1;
+  /// The operand's contiguous dimension in memory is not K (16-bit types alone).
+  bool transposeA = false, transposeB = false;
+  /// What is added to a descriptor (16 bytes a unit) for the next step of K, and for A's next 64 rows.
+  int64_t stepA = 2, stepB = 2, blockA = 512;
+
+  int accumulators() const { return products * blocks * n / 2; } ///< registers of a thread: [product][block][n / 2]
+};
+
+/// May wgmma multiply operands of these types with `n` columns at a time?
+bool isWgmmaShape(DType a, DType b, int n);
+/// Of its accumulators: f32, or i32 for integers.
+bool accumulatesIntegers(DType a);
+
+/// Addresses in shared memory are i32, those of barriers too.
+class HopperAsm {
+public:
+  HopperAsm(mlir::OpBuilder &b, mlir::Location loc) : b(b), loc(loc) {}
+
+  // Barriers in shared memory. A phase ends when `count` arrivals and all bytes that were announced have come.
+  void initBarrier(mlir::Value barrier, int count);
+  void fenceBarrierInit(); ///< makes their initialisation visible to the cluster and to copies
+  void expectBytes(mlir::Value barrier, int64_t bytes); ///< arrives, and announces bytes
+  void arrive(mlir::Value barrier);
+  void arriveAt(mlir::Value barrier, mlir::Value rank); ///< at the same barrier of the cluster's block `rank`
+  void wait(mlir::Value barrier, mlir::Value parity);   ///< until the phase of this parity has ended
+
+  // Tensor memory copies. Coordinates are i32, the innermost first; `map` is a generic pointer to the map.
+  void prefetchMap(mlir::Value map);
+  void load(mlir::Value to, mlir::Value map, mlir::ValueRange coordinates, mlir::Value barrier);
+  /// To the same place in each block of the cluster whose bit is set, and its barrier there.
+  void loadMulticast(mlir::Value to, mlir::Value map, mlir::ValueRange coordinates, mlir::Value barrier, int mask);
+  void store(mlir::Value map, mlir::ValueRange coordinates, mlir::Value from);
+  void commitStores();
+  void waitStoresRead(int pending); ///< until all but the last `pending` groups have read their source
+  void fenceProxy();                ///< of this thread's writes to shared memory, before a copy or wgmma reads them
+
+  /// 16 bytes from global memory (address space 1, aligned), of which `bytes` are read and the rest are zero.
+  void copyAsync(mlir::Value to, mlir::Value from, mlir::Value bytes);
+  void waitAsync(); ///< for this thread's copies of that kind
+
+  // Blocks, clusters, warps
+  void setMaxRegisters(int count, bool raise);
+  void clusterArrive();
+  void clusterWait();
+  mlir::Value clusterRank();
+  void syncBlock();
+  void syncWarp();
+  void syncWarpgroup(mlir::Value index); ///< 0 to 2, by a barrier that nothing else uses
+  /// Two warpgroups in turn: 0 or 1 waits until the other passed the turn to it.
+  void waitTurn(mlir::Value index);
+  void passTurn(mlir::Value index);
+  mlir::Value firstLane(mlir::Value); ///< lane 0's value, known to be uniform
+  /// Four matrices of 8x8 elements of 16 bits, a pair of each in a thread's `values` (i32), to rows at `address`: lane l has
+  /// the address of row l % 8 of matrix l / 8.
+  void storeMatrices(mlir::Value address, mlir::ValueRange values);
+
+  // Products
+  /// Starts the products of one stage behind all that was started, and waits until at most these are on their way. Where
+  /// `accumulate` (i32) is 0, what `accumulators` hold does not count. The results may be touched after finish alone.
+  llvm::SmallVector<mlir::Value> multiply(const WgmmaShape &, mlir::ValueRange accumulators, mlir::Value a,
+                                          mlir::ValueRange b, mlir::Value accumulate);
+  /// Waits for all products.
+  llvm::SmallVector<mlir::Value> finish(const WgmmaShape &, mlir::ValueRange accumulators);
+
+private:
+  void run(const llvm::Twine &text, const llvm::Twine &constraints, mlir::ValueRange operands);
+  mlir::Value compute(mlir::Type, const llvm::Twine &text, const llvm::Twine &constraints, mlir::ValueRange operands);
+  llvm::SmallVector<mlir::Value> tied(const WgmmaShape &, mlir::ValueRange accumulators, const llvm::Twine &text,
+                                      const llvm::Twine &constraints, mlir::ValueRange operands);
+
+  mlir::OpBuilder &b;
+  mlir::Location loc;
+};
+
+} // namespace rl::emit

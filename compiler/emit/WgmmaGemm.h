@@ -1,0 +1,86 @@
+// Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Matrix products on Hopper (sm_90a): one persistent kernel in which one warp copies tiles of the operands into a ring of
+// shared memory by tensor memory copies and one or two warpgroups multiply them there, and work an epilogue on the result
+// before it is stored. What the epilogue computes is the caller's; where its values come from and go to is the generator's.
+#pragma once
+
+#include "compiler/lower/Lower.h"
+#include "passes/cost/GemmModel.h"
+#include "runtime/package/Package.h"
+
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/Value.h"
+
+#include <functional>
+
+namespace rl::emit {
+
+/// An operand: element (batch, row, k) is at offset + sum of batchStrides + row * stride + k, where K is contiguous; at
+/// ... + k * stride + row otherwise. In elements; a batch stride of 0 is a broadcast. A row is one of M, or one of N.
+struct GemmOperand {
+  unsigned arg = 0; ///< the kernel's pointer
+  DType dtype = DType::BF16;
+  bool kMajor = true;
+  int64_t offset = 0, stride = 0;
+  std::vector<int64_t> batchStrides; ///< of WgmmaGemm::batch
+};
+
+/// A tensor of M by N, N contiguous: an output, or one that the epilogue reads.
+struct GemmTensor {
+  unsigned arg = 0;
+  DType dtype = DType::BF16;
+  int64_t offset = 0, stride = 0; ///< stride: of a row
+  std::vector<int64_t> batchStrides;
+};
+
+/// A vector that the epilogue reads: one element a column (N), or one a row (M).
+struct GemmVector {
+  unsigned arg = 0;
+  DType dtype = DType::BF16;
+  int64_t offset = 0;
+  std::vector<int64_t> batchStrides;
+};
+
+/// Where in the result the epilogue is: `lanes` columns of one row (where that is one, vectors are scalars). Rows and columns beyond the result are moved to its last,
+/// so that loads need no guard; what is computed for them is not stored.
+struct GemmSite {
+  mlir::Value batch, row, column;          ///< index
+  int lanes = 2;                           ///< columns: 2 where N is even, and `column` is even; otherwise 1
+  llvm::SmallVector<mlir::Value> products; ///< vectors of `lanes` f32 (i32 of integer products)
+  llvm::SmallVector<mlir::Value> tiles;    ///< of the tile operands: vectors of `lanes` elements as memory has them
+  llvm::SmallVector<mlir::Value> columns;  ///< of the column vectors, likewise
+  llvm::SmallVector<mlir::Value> rows;     ///< of the row vectors: one element
+  mlir::ValueRange pointers;               ///< the kernel's, in address space 1
+};
+
+/// Returns the value of each output at the site: a vector of `lanes` elements as memory has them (f32, i32; i16 and i8 for
+/// the bits of narrower types). Called more than once, each time for another part of the code.
+using GemmEpilogue =
+    std::function<Result<llvm::SmallVector<mlir::Value>>(mlir::OpBuilder &, mlir::Location, const GemmSite &)>;
+
+struct WgmmaGemm {
+  std::string name;
+  int64_t m = 0, n = 0, k = 0;
+  std::vector<int64_t> batch;            ///< extents, the outermost first, at most 3
+  unsigned pointers = 0;                 ///< the kernel's pointer parameters
+  GemmOperand a;                         ///< [m, k]
+  std::vector<GemmOperand> b;            ///< [n, k] each: one or two products with the same left operand
+  std::vector<GemmTensor> outputs;       ///< at least one
+  std::vector<GemmTensor> tiles;         ///< that the epilogue reads
+  std::vector<GemmVector> columns, rows; ///< likewise: loaded ahead, where the callback's own loads would be waited for
+  cost::GemmTile tile;
+
+  cost::GemmShape shape() const; ///< but for the epilogue's cost
+};
+
+/// Why tensor memory copies cannot serve these operands, or nothing: 16-byte strides and offsets, extents, types, ranks.
+std::string wgmmaRefusal(const WgmmaGemm &, const cost::TargetDesc &);
+
+/// Adds the kernel to the module, and fills in all of the launch but its arguments and label: the kernel's name, grid,
+/// block, cluster, shared memory, alignment and tensor maps. Code::Unsupported where wgmmaRefusal has a reason.
+Status emitWgmmaGemm(mlir::ModuleOp, const WgmmaGemm &, const GemmEpilogue &, const cost::TargetDesc &,
+                     PackageLaunch &);
+
+} // namespace rl::emit

@@ -1,0 +1,120 @@
+// Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What the two halves of a WgmmaGemm kernel share: its plan (where things lie in shared memory, which tensor maps it has)
+// and the values that are the same for a whole block. Private to WgmmaGemm.cpp and WgmmaEpilogue.cpp.
+#pragma once
+
+#include "compiler/emit/HopperAsm.h"
+#include "compiler/emit/WgmmaGemm.h"
+
+namespace rl::emit {
+
+/// One 16-row part of a chunk in staging memory: rows of `span` bytes, swizzled over that span, `subs` of them beside each
+/// other.
+struct GemmSlot {
+  int elementBytes = 2;
+  int span = 128;     ///< bytes of a row of one part: 16 (not swizzled), 32, 64, 128
+  int subs = 1;       ///< parts
+  int64_t offset = 0; ///< of the slot in a warp's buffer
+  int subBytes() const { return 16 * span; }
+  int subColumns() const { return span / elementBytes; }
+  int swizzleMask() const { return span - 16; } ///< of address bits 4 to 6, taken from bits 7 to 9
+};
+
+struct GemmPlan {
+  const WgmmaGemm *gemm = nullptr;
+  cost::GemmShared shared;
+  std::vector<GemmSlot> slots;
+  std::vector<int> outputSlot, tileSlot;
+  std::vector<PackageTensorMap> maps;
+  unsigned mapA = 0;
+  std::vector<unsigned> mapB;
+  std::vector<int> outputMap, tileMap; ///< -1: stored by plain stores
+  int64_t tileK = 0, kBlocks = 0;      ///< elements of K of a stage; stages of a tile
+  int64_t tilesM = 0, tilesN = 0;      ///< tilesM: of clusters
+  int64_t work = 0;                    ///< tiles of clusters in all
+  int64_t batches = 1;
+  int buffers = 1;
+
+  const cost::GemmTile &tile() const { return gemm->tile; }
+  int consumerWarps() const { return tile().warps(); }
+  int64_t columns() const { return shared.stage * tile().stages + shared.staging; } ///< place in shared memory
+  int64_t barriers() const { return columns() + shared.columns; }
+  int chunks() const { return tile().chunks(); }
+  int lanes() const { return gemm->n % 2 == 0 ? 2 : 1; }
+  bool storesByMap() const;
+};
+
+/// Where a tile of the result is. Elements; `row` is of this block.
+struct GemmPlace {
+  mlir::Value batch, row, column; ///< i32
+};
+
+/// What is the same for all of a block's tiles. i32.
+struct GemmBlock {
+  mlir::Value base;       ///< of shared memory, a multiple of 1024
+  mlir::Value warp, lane; ///< of the block, of the warp
+  mlir::Value rank;       ///< in the cluster; 0 where there is none
+  mlir::ValueRange pointers, maps;
+};
+
+/// The coordinates of a tensor map behind its first two dimensions: the batch's index along each dimension that the tensor
+/// has (strides other than 0).
+llvm::SmallVector<mlir::Value> batchCoordinates(Int32 &, const WgmmaGemm &, const std::vector<int64_t> &batchStrides,
+                                                mlir::Value batch);
+
+/// The offset of a batch's first element in a tensor, in elements (i64).
+mlir::Value batchOffset(mlir::OpBuilder &, mlir::Location, const WgmmaGemm &, int64_t offset,
+                        const std::vector<int64_t> &batchStrides, mlir::Value batch);
+
+/// One consumer warp's part after the products: rounds of loading tile operands, the epilogue, staging and stores.
+class WgmmaEpilogueEmitter {
+public:
+  WgmmaEpilogueEmitter(mlir::OpBuilder &, mlir::Location, const GemmPlan &, const GemmBlock &, const GemmEpilogue &);
+
+  /// Barriers of the tile operands' buffers: initialised by one thread of the block.
+  void initBarriers();
+  /// Loads what the tile's rows have once, into registers. Before the main loop.
+  void loadRows(const GemmPlace &);
+  /// Starts loading a tile's operands and column vectors. In the main loop, once a tile, by the whole warp; nothing to do
+  /// where there are none.
+  void prefetch(const GemmPlace &);
+  bool hasPrefetch() const { return hasTiles() || !plan.gemm->columns.empty(); }
+  bool hasTiles() const { return !plan.gemm->tiles.empty(); }
+  /// `count`: how many tiles this block has had before. `accumulators`: [product][block][tileN / 2].
+  Status emit(const GemmPlace &, mlir::Value count, mlir::ValueRange accumulators);
+  void endTile(); ///< behind emit
+  /// Before the block ends: shared memory must outlive the copies that read it.
+  void finish();
+
+private:
+  mlir::Value bufferOf(mlir::Value chunk);
+  mlir::Value barrierOf(mlir::Value buffer);
+  mlir::Value chunkColumn(mlir::Value chunkInRow);
+  mlir::Value columnsOf(size_t vector);
+  void loadColumns(const GemmPlace &);
+  GemmPlace warpPlace(const GemmPlace &);
+  void loadTiles(const GemmPlace &, mlir::Value chunk);
+  void storeChunk(const GemmPlace &, mlir::Value blockRow, mlir::Value column, mlir::Value buffer);
+  void storePlain(const GemmTensor &, const GemmSlot &, const GemmPlace &, mlir::Value row, mlir::Value column,
+                  mlir::Value buffer);
+  mlir::Value rowOffset(const GemmSlot &, mlir::Value row);
+  mlir::Value within(const GemmSlot &, mlir::Value row, mlir::Value byteColumn);
+  mlir::Value sharedPointer(mlir::Value address);
+  mlir::Type elementType(DType);
+  mlir::Type lanesOf(mlir::Type, int lanes);
+  Status emitGroup(const GemmPlace &, mlir::Value blockRow, mlir::Value column, mlir::Value blockIndex,
+                   mlir::Value buffer, mlir::Value group, mlir::ValueRange registers);
+
+  mlir::OpBuilder &b;
+  mlir::Location loc;
+  const GemmPlan &plan;
+  const GemmBlock &block;
+  const GemmEpilogue &epilogue;
+  Int32 i;
+  HopperAsm hopper;
+  std::vector<llvm::SmallVector<mlir::Value>> rowValues; ///< [vector][block][half]
+};
+
+} // namespace rl::emit

@@ -1,0 +1,331 @@
+// Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "passes/cost/GemmModel.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <tuple>
+
+namespace rl::cost {
+
+namespace {
+
+int64_t roundUp(int64_t v, int64_t to) { return (v + to - 1) / to * to; }
+int64_t sizeOf(DType t) { return static_cast<int64_t>(dtypeSize(t)); }
+
+} // namespace
+
+std::string GemmTile::str() const {
+  std::string out = std::to_string(tileM()) + "x" + std::to_string(tileN) + ", " + std::to_string(stages) + " stages";
+  if (cluster > 1)
+    out += ", cluster of " + std::to_string(cluster);
+  if (consumers == 1)
+    out += ", one warpgroup";
+  if (alternate)
+    out += ", alternating";
+  if (moreRegisters)
+    out += ", more registers";
+  if (unroll > 1)
+    out += ", unroll " + std::to_string(unroll);
+  if (blocksPerSm > 1)
+    out += ", " + std::to_string(blocksPerSm) + " blocks an SM";
+  return out;
+}
+
+std::string GemmCandidate::str() const {
+  char text[160];
+  std::snprintf(text, sizeof text, "%s: %.1f us (%.2f waves; main loop %.1f, epilogue %.1f, memory %.1f, launch %.1f)",
+                tile.str().c_str(), seconds * 1e6, waves, mainloop * 1e6, epilogue * 1e6, memory * 1e6, launch * 1e6);
+  return text;
+}
+
+GemmSlots gemmSlots(const GemmShape &s) {
+  GemmSlots out;
+  for (DType t : s.tiles) {
+    out.ofTile.push_back(static_cast<int>(out.bytes.size()));
+    out.bytes.push_back(static_cast<int>(sizeOf(t)));
+  }
+  // Each tile operand's place serves one output.
+  size_t operands = out.bytes.size();
+  std::vector<bool> taken(operands, false);
+  for (DType t : s.outputs) {
+    size_t slot = 0;
+    while (slot < operands && (taken[slot] || out.bytes[slot] != static_cast<int>(sizeOf(t))))
+      ++slot;
+    if (slot < operands) {
+      taken[slot] = true;
+    } else {
+      slot = out.bytes.size();
+      out.bytes.push_back(static_cast<int>(sizeOf(t)));
+    }
+    out.ofOutput.push_back(static_cast<int>(slot));
+  }
+  return out;
+}
+
+GemmShared gemmShared(const GemmShape &s, const GemmTile &t) {
+  constexpr int64_t period = 1024; // of the 128-byte swizzle
+  GemmShared out;
+  out.a = int64_t(t.tileM()) * 128;
+  out.stage = out.a;
+  for (int p = 0; p < s.products; ++p) {
+    // Boxes of 64 columns, or whole rows of K.
+    out.b = std::max(out.b, (s.isBKMajor(p) ? int64_t(t.tileN) : roundUp(t.tileN, 64)) * 128);
+  }
+  out.stage += out.b * s.products;
+  for (int bytes : gemmSlots(s).bytes)
+    out.slots += roundUp(int64_t(16) * t.chunkColumns() * bytes, period);
+  out.staging = int64_t(t.warps()) * t.buffers * out.slots;
+  for (DType column : s.columns)
+    out.columns += t.consumers * roundUp(int64_t(t.tileN) * sizeOf(column), 16);
+  out.barriers = 8 * (2 * t.stages + (s.tiles.empty() ? 0 : t.warps() * t.buffers));
+  out.total = out.stage * t.stages + out.staging + out.columns + out.barriers;
+  return out;
+}
+
+std::string gemmRefusal(const GemmShape &s, const GemmTile &t, const TargetDesc &machine) {
+  if (!machine.gpu || machine.sm != 90)
+    return "the machine has no warpgroup products (compute capability 9.0)";
+  if (s.batch < 1 || s.m < 1 || s.n < 1 || s.k < 1)
+    return "the product is empty";
+  if (s.products < 1 || s.products > 2)
+    return std::to_string(s.products) + " products in one kernel; 1 or 2 have registers";
+  bool kMajor = s.aKMajor;
+  for (int p = 0; p < s.products; ++p) {
+    kMajor &= s.isBKMajor(p);
+    if (s.isBKMajor(p) != s.isBKMajor(0))
+      return "the two right operands have their elements in different orders";
+  }
+  if (sizeOf(s.a) != 2 && !kMajor)
+    return std::string(dtypeName(s.a)) + " operands must have K contiguous";
+  if (t.tileN < 16 || t.tileN > 256 || t.tileN % 8 != 0 || t.consumers < 1 || t.consumers > 3 || t.blocks < 1 ||
+      t.blocks > 2 || t.stages < 2 || t.buffers < 1 || t.groupRows < 1 || t.cluster < 1 || t.cluster > 2 ||
+      t.blocksPerSm < 1 || (t.alternate && t.consumers != 2) || (t.consumers > 1 && t.blocksPerSm > 1))
+    return "not a tile of this kernel";
+  if (t.unroll < 1 || t.chunkColumns() / 16 % t.unroll != 0)
+    return "the unrolled groups must divide a chunk";
+  if (t.chunks() % t.buffers != 0)
+    return "buffers must divide the tile's chunks";
+  if (t.cluster == 2 && t.tileN % (s.isBKMajor(0) ? 16 : 128) != 0)
+    return "a cluster's halves of the right operand must be whole";
+  // Accumulators beside about 40 registers of addresses and the epilogue, of what a thread may have: 255 of 256 threads in a
+  // block, 168 of 384, 128 of 512; 240 and 160 where the copying warps give theirs.
+  int registers = s.products * t.blocks * t.tileN / 2;
+  if (t.moreRegisters && t.consumers == 1)
+    return "one warpgroup has all the registers that it may have";
+  int most = t.consumers == 1   ? (t.blocksPerSm > 1 ? 80 : 176)
+             : t.consumers == 2 ? (t.moreRegisters ? 176 : 128)
+                                : (t.moreRegisters ? 112 : 88);
+  if (registers > most)
+    return std::to_string(registers) + " accumulators a thread";
+  GemmShared shared = gemmShared(s, t);
+  if (static_cast<double>(shared.total) > machine.sharedPerBlock)
+    return std::to_string(shared.total) + " bytes of shared memory";
+  if (static_cast<double>(shared.total + static_cast<int64_t>(machine.sharedReserved)) * t.blocksPerSm >
+      machine.sharedPerSm)
+    return std::to_string(t.blocksPerSm) + " blocks of " + std::to_string(shared.total) +
+           " bytes of shared memory do not fit an SM";
+  return {};
+}
+
+//===--------------------------------------------------------------------------------------------------------------===//
+// Time
+//===--------------------------------------------------------------------------------------------------------------===//
+
+namespace {
+
+// Measured on an H200 with kernels of compiler/emit/WgmmaGemm (tests/bench/NOTES.md), in clocks unless said otherwise.
+
+/// Of the data sheet's rate, a block's products alone: 105 blocks of 128x256 took 43.3 us for 64 stages. With all SMs at work
+/// the power that the card may draw allows TargetDesc::tensorAchieved.
+constexpr double kRateAlone = 0.83;
+/// What an SM takes in from L2 a clock: 128x128 tiles, 32 KB a stage, still run at the rate of the products at 44.
+constexpr double kIngestBytes = 56;
+/// Shared memory to the tensor cores, bytes a clock.
+constexpr double kSharedBytes = 128;
+/// An epilogue's fixed parts: a tile, a chunk of 64 columns, and a group of 16, the last of which unrolling overlaps. A chunk of
+/// 16 rows by 64 columns, one warp by itself.
+constexpr double kTileClocks = 350, kChunkClocks = 150, kGroupClocks = 110;
+/// Instructions of a group beside the epilogue's own: conversion, staging.
+constexpr double kGroupInstructions = 30;
+/// From a launch to the first product, beyond an empty kernel: barriers, descriptors, the first copies (seconds).
+constexpr double kFillSeconds = 1.3e-6;
+/// One block after the other on a stream, seconds; the rest of launchFirst overlaps.
+constexpr double kLaunchSeconds = 2.0e-6;
+/// The cost of keeping two blocks in step.
+constexpr double kClusterPenalty = 1.01;
+
+double tensorRate(DType t, const TargetDesc &machine) {
+  return t == DType::F32 ? machine.tf32Peak : machine.tensorFlops(t);
+}
+
+double epilogueClocks(const GemmShape &s, const GemmTile &t) {
+  double groups = static_cast<double>(t.chunks()) * t.chunkColumns() / 16;
+  // A thread has eight elements of a group. The special-function unit takes a warp every two clocks (16 lanes).
+  double instructions = kGroupInstructions * static_cast<double>(s.outputs.size()) + 8 * s.ops + 8 * s.specialOps +
+                        12.0 * static_cast<double>(s.tiles.size() + s.columns.size());
+  double perGroup = std::max({instructions, 8 * 2 * s.specialOps, kGroupClocks / t.unroll});
+  return kTileClocks + t.chunks() * kChunkClocks + groups * (perGroup + kGroupClocks / (2.0 * t.unroll));
+}
+
+} // namespace
+
+GemmCandidate predictGemm(const GemmShape &s, const GemmTile &t, const TargetDesc &machine) {
+  struct {
+    double sms, clock, rate; ///< rate: flop/s of one SM, all at work
+    const TargetDesc &target;
+  } m{machine.smCount, machine.clockHz, tensorRate(s.a, machine) * machine.tensorAchieved / machine.smCount, machine};
+  GemmCandidate out;
+  out.tile = t;
+  double elementBytes = static_cast<double>(sizeOf(s.a)), tileK = 128 / elementBytes;
+  double kBlocks = std::ceil(static_cast<double>(s.k) / tileK);
+  double tilesM = std::ceil(static_cast<double>(s.m) / (t.tileM() * t.cluster)) * t.cluster;
+  double tilesN = std::ceil(static_cast<double>(s.n) / t.tileN);
+  double tiles = static_cast<double>(s.batch) * tilesM * tilesN;
+  // Warpgroups that take turns share the tensor cores: a block's tiles run one after the other all the same.
+  double slots = m.sms * t.blocksPerSm, rounds = std::ceil(tiles / slots),
+         active = std::min(tiles, slots) / t.blocksPerSm;
+  out.waves = tiles / slots;
+
+  // One stage of one block.
+  double flop = 2.0 * t.tileM() * t.tileN * tileK * s.products;
+  double busy = std::min(1.0, active / m.sms);
+  double rate = std::min(m.rate / busy, m.rate * kRateAlone / m.target.tensorAchieved);
+  double products = flop / rate;
+  // Each warpgroup's product of 64 rows reads its A and all of B; with fewer than 64 columns that takes longer than multiplying.
+  double wgmma = 64.0 * 32 + t.tileN * 32.0;
+  double sharedReads = wgmma * (t.tileM() / 64.0) * s.products * 4 / kSharedBytes / m.clock;
+  double bytes = (t.tileM() + static_cast<double>(s.products) * t.tileN / t.cluster) * 128;
+  double ingest = bytes / (kIngestBytes * m.clock);
+  double stage = std::max({products, sharedReads, ingest}) * t.blocksPerSm;
+  // With few stages, or one warpgroup, waits show.
+  double slack = t.stages - 1;
+  double latency = m.target.l2Latency / std::max(1.0, slack);
+  stage = std::max(stage, latency);
+  double mainloop = kBlocks * stage;
+
+  // A warpgroup's epilogue is hidden where another multiplies meanwhile: until it runs out of stages, or for a whole tile.
+  double epilogue = epilogueClocks(s, t) / m.clock;
+  double hidden = t.alternate         ? mainloop
+                  : t.blocksPerSm > 1 ? mainloop * (t.blocksPerSm - 1) / t.blocksPerSm
+                  : t.consumers > 1   ? (t.stages - 1) * stage / 2
+                                      : 0;
+  double exposed = std::max(0.0, epilogue - hidden);
+  out.mainloop = rounds * mainloop;
+  out.epilogue = (rounds - 1) * exposed + epilogue;
+  out.launch = kLaunchSeconds + kFillSeconds;
+  double compute = out.mainloop + out.epilogue;
+
+  // DRAM: every tensor once, the operands again as far as the tiles that run at once do not share them.
+  auto dense = [&](double rows, double columns, DType d) {
+    return static_cast<double>(s.batch) * rows * columns * static_cast<double>(sizeOf(d));
+  };
+  auto M = static_cast<double>(s.m), N = static_cast<double>(s.n), K = static_cast<double>(s.k);
+  double traffic = dense(M, K, s.a) + s.products * dense(N, K, s.b);
+  for (DType d : s.outputs)
+    traffic += dense(M, N, d);
+  for (DType d : s.tiles)
+    traffic += dense(M, N, d);
+  out.memory = traffic / m.target.dramCopy;
+  out.seconds = out.launch + std::max(compute, out.memory + m.target.memoryLatency);
+  if (t.cluster > 1)
+    out.seconds *= kClusterPenalty;
+  return out;
+}
+
+namespace {
+
+/// Rows of tiles in a group so that those that run at once are about as high as they are wide.
+int groupRowsFor(const GemmTile &t, double sms) {
+  double rows = std::sqrt(sms * t.tileN / t.tileM());
+  int power = 1;
+  while (power < 16 && power * 1.5 < rows)
+    power *= 2;
+  return power;
+}
+
+/// Fills in stages and buffers: as many stages as fit, after the buffers that the epilogue wants; false where two do not fit.
+bool fill(const GemmShape &s, GemmTile &t, const TargetDesc &machine) {
+  constexpr int kMostStages = 8, kWanted = 3;
+  double budget =
+      t.blocksPerSm == 1 ? machine.sharedPerBlock : machine.sharedPerSm / t.blocksPerSm - machine.sharedReserved;
+  int chunks = t.chunks();
+  std::vector<int> choices;
+  for (int b = chunks; b >= 1; --b)
+    if (chunks % b == 0 && (b <= 2 || !s.tiles.empty() || b == 3))
+      choices.push_back(b);
+  bool found = false;
+  GemmTile best = t;
+  for (int buffers : choices) {
+    GemmTile c = t;
+    c.buffers = buffers;
+    for (c.stages = kMostStages; c.stages >= 2; --c.stages)
+      if (static_cast<double>(gemmShared(s, c).total) <= budget)
+        break;
+    if (c.stages < 2)
+      continue;
+    // Tile operands want to be there before the epilogue; stores are content with little.
+    bool better = !found || (best.stages < kWanted && c.stages > best.stages) ||
+                  (s.tiles.empty() && c.stages > best.stages && best.stages < 5);
+    if (better) {
+      best = c;
+      found = true;
+    }
+  }
+  if (found)
+    t = best;
+  return found;
+}
+
+} // namespace
+
+bool completeGemmTile(const GemmShape &s, GemmTile &t, const TargetDesc &machine) {
+  // Long epilogues want registers and are not written twice.
+  double work = s.ops + 2 * s.specialOps;
+  int accumulators = s.products * t.blocks * t.tileN / 2;
+  t.moreRegisters = t.consumers > 1 && (accumulators > (t.consumers == 3 ? 88 : 128) || work > 24);
+  t.unroll = work <= 4 && s.tiles.empty() ? 4 : work <= 16 && accumulators <= 96 ? 2 : 1;
+  t.unroll = std::min(t.unroll, t.chunkColumns() / 16);
+  t.groupRows = groupRowsFor(t, machine.smCount);
+  return machine.gpu && machine.sm == 90 && fill(s, t, machine) && gemmRefusal(s, t, machine).empty();
+}
+
+std::vector<GemmCandidate> chooseGemmTiles(const GemmShape &s, const TargetDesc &machine, size_t most) {
+  std::vector<GemmCandidate> out;
+  if (!machine.gpu || machine.sm != 90 || s.m < 1 || s.n < 1 || s.k < 1 || s.batch < 1)
+    return out;
+  struct Form {
+    int consumers, blocks;
+    bool alternate;
+    int blocksPerSm;
+  };
+  static constexpr Form forms[] = {{2, 2, true, 1}, {2, 1, false, 1}, {2, 2, false, 1}, {3, 1, false, 1},
+                                   {2, 1, true, 1}, {1, 1, false, 1}, {1, 1, false, 2}, {1, 2, false, 1}};
+  for (const Form &f : forms)
+    for (int tileN = 256; tileN >= 16; tileN -= 8) {
+      if (tileN > 64 && tileN - 8 >= s.n) // wider than the product, and the next is too
+        continue;
+      if ((s.a == DType::I8 || s.a == DType::U8) && tileN > 24 && tileN % 16 != 0)
+        continue; // wgmma's shapes for integers
+      GemmTile t;
+      t.tileN = tileN;
+      t.consumers = f.consumers;
+      t.blocks = f.blocks;
+      t.alternate = f.alternate;
+      t.blocksPerSm = f.blocksPerSm;
+      if (completeGemmTile(s, t, machine))
+        out.push_back(predictGemm(s, t, machine));
+    }
+  std::sort(out.begin(), out.end(), [](const GemmCandidate &a, const GemmCandidate &b) {
+    auto key = [](const GemmCandidate &c) {
+      return std::tuple(c.seconds, c.tile.tileM(), c.tile.tileN, c.tile.consumers, c.tile.blocks, c.tile.blocksPerSm);
+    };
+    return key(a) < key(b);
+  });
+  if (out.size() > most)
+    out.resize(most);
+  return out;
+}
+
+} // namespace rl::cost

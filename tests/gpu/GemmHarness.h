@@ -1,0 +1,54 @@
+// Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Matrix products with a few epilogues, each as a package of one kernel: the generated one, or a plain one that computes an
+// element a thread, for comparison. For the test of the generated code with ptxas, and for the test on a GPU.
+#pragma once
+
+#include "passes/cost/GemmModel.h"
+#include "runtime/package/Package.h"
+
+#include <string>
+#include <vector>
+
+namespace rl::gemmtest {
+
+struct GemmCase {
+  enum Epilogue : uint8_t {
+    Plain,        ///< x
+    BiasGelu,     ///< gelu(x + bias[column])
+    BiasResidual, ///< x + bias[column] + residual[row, column]
+    SwiGlu,       ///< silu(x) * y, two products
+    TwoOutputs,   ///< x, and 2 x in f32
+    RowScale,     ///< x * scale[batch, row], f32
+    OwnLoads,     ///< x * scale[batch, row] + bias[column], f32, where the callback loads for itself
+  };
+  std::string name;
+  std::vector<int64_t> batch;
+  int64_t m = 0, n = 0, k = 0;
+  Epilogue epilogue = Plain;
+  DType type = DType::BF16; ///< of the operands, bias, residual and first output (f8 operands: bf16 for the rest)
+  bool aKMajor = true, bKMajor = true;
+  bool bBroadcast = false; ///< one right operand for all of the batch
+  cost::GemmTile tile;
+
+  int products() const { return epilogue == SwiGlu ? 2 : 1; }
+  DType narrow() const { return dtypeSize(type) == 1 ? DType::BF16 : type; }
+  DType output() const { return epilogue == RowScale || epilogue == OwnLoads ? DType::F32 : narrow(); }
+  int64_t batches() const;
+  double flops() const { return 2.0 * static_cast<double>(batches() * m * n) * static_cast<double>(k) * products(); }
+  cost::GemmShape shape() const; ///< with the epilogue's cost
+  std::string str() const;
+};
+
+/// The tensors, inputs first: a, b..., what the epilogue reads, the outputs.
+std::vector<PackageTensor> inputsOf(const GemmCase &);
+std::vector<PackageTensor> outputsOf(const GemmCase &);
+
+/// The package for sm_90a, with PTX. Code::Unsupported with the generator's reason.
+Result<Package> compileGemm(const GemmCase &, bool reference);
+
+/// Shapes, types, orders and tiles that between them take every path of the generator.
+std::vector<GemmCase> gemmCases();
+
+} // namespace rl::gemmtest
