@@ -125,6 +125,13 @@ Lane BodyEmitter::constant(Scalar s, DType t) {
       arith::ConstantOp::create(b, loc, IntegerAttr::get(type, APInt(type.getIntOrFloatBitWidth(), i, true, true))), t);
 }
 
+Lane BodyEmitter::missing(DType t) {
+  if (!isFloat(t) || t == DType::F32)
+    return constant({Scalar::Float, 0, isFloat(t) ? NAN : 0.0}, t);
+  int64_t code = t == DType::F16 ? 0x7e00 : t == DType::BF16 ? 0x7fc0 : t == DType::F8E8M0 ? 0xff : 0x7f;
+  return makeRaw(arith::ConstantOp::create(b, loc, IntegerAttr::get(memoryType(t), APInt(dtypeSize(t) * 8, code))), t);
+}
+
 Value BodyEmitter::floatOf(Lane &lane) {
   if (lane.literal)
     return arith::ConstantOp::create(b, loc, b.getF32FloatAttr(literalF32(*lane.literal)));

@@ -41,6 +41,8 @@ public:
   mlir::Type memoryType(DType);
 
   Lane constant(Scalar, DType);
+  /// What an index out of range yields: NaN, or 0 where the type has none.
+  Lane missing(DType);
   /// An integer (i32 or i64, never negative) that iota yields, as `dtype`.
   Lane fromIndex(mlir::Value index, DType dtype);
   /// lanes[i] ? a : b with the representations of a and b kept where both have them.

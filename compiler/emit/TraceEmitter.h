@@ -10,7 +10,13 @@
 #include "compiler/lower/Lower.h"
 #include "passes/plan/Trace.h"
 
+#include "llvm/ADT/STLExtras.h"
+
 namespace rl::emit {
+
+/// Whether the kernel reports indices out of range, through one more argument behind the tensors (the function has the
+/// attribute `ridge.reports` then). On a GPU, whose launches return nothing, none does.
+bool reportsIndices(const Graph &, const CodeTarget &);
 
 class TraceEmitter {
 public:
@@ -20,6 +26,8 @@ public:
 
   void setVectorIndex(mlir::Value v) { indices.setVectorIndex(v); }
   void setRowIndex(mlir::Value v) { indices.setRowIndex(v); }
+  /// Where an index out of range is reported: a pointer to an i32 that is 0 before the first. Null: nowhere.
+  void setErrorSlot(mlir::Value v) { errorSlot = v; }
 
   /// The loads that every element makes, ahead of everything else: those of several vectors are then in flight together.
   void emitLoads();
@@ -36,6 +44,10 @@ public:
   /// One element: of a row kernel, what a row has once.
   void emitScalarStore(const TraceStore &);
   bool has(uint32_t instance) const { return lanes[instance].raw || lanes[instance].wide; }
+  /// Whether the indices that the load needs are there.
+  bool hasIndices(const Instance &load) const {
+    return llvm::all_of(load.operands, [&](uint32_t i) { return has(i); });
+  }
   Lane &lane(uint32_t instance) { return lanes[instance]; }
   BodyEmitter &bodies() { return body; }
   /// What is computed of indices between these two is computed in a nested block, and not known after it.
@@ -50,6 +62,11 @@ private:
   mlir::Value address(mlir::Value pointer, mlir::Type element, mlir::Value offset);
   mlir::Value load(mlir::Value pointer, mlir::Type element, mlir::Type type, mlir::Value offset, unsigned alignment);
   Lane emitLoad(const Instance &);
+  mlir::Value inRange(uint32_t index, int64_t extent);
+  mlir::Value dynamicIndex(int dim);
+  Lane emitGather(const Instance &, const Node &, DType);
+  void reportUnless(mlir::Value inRange, const Instance &);
+  int32_t placeOf(uint32_t index) const;
   unsigned alignmentOf(const VectorAccess &, unsigned size) const;
   bool yieldsRaw(const Instance &, DType) const;
   mlir::Value pieceValue(const Instance &, const Instance::Piece &, const Node &, DType, bool raw);
@@ -67,6 +84,7 @@ private:
   mlir::ValueRange outputs;
   BodyEmitter body;
   IndexEmitter indices;
+  mlir::Value errorSlot;
   std::unordered_map<ValueId, mlir::Value> pointers;
   std::vector<Lane> lanes;                     ///< by instance; set through setLane within branches
   std::vector<std::pair<uint32_t, Lane>> undo; ///< what lanes set within the open branches were before

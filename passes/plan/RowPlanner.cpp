@@ -89,7 +89,7 @@ Status RowPlanner::checkSupported() const {
       return unsupported(
           node.pointer(),
           graph.describe(n) +
-              ": only elementwise, layout and creation ops, reductions, norms and softmax are compiled for " +
+              ": only elementwise, layout, creation and indexing ops, reductions, norms and softmax are compiled for " +
               target.name + "; the target 'reference' runs every op");
   return {};
 }
@@ -157,6 +157,9 @@ ValueId RowPlanner::cutOnPath(const std::vector<ValueId> &path) const {
     case OpKind::Cat:
     case OpKind::Pad:
     case OpKind::Expand:
+    case OpKind::Embedding:
+    case OpKind::IndexSelect:
+    case OpKind::Gather:
       if (free(path[i + 1]) && nodeOf(path[i + 1]))
         return path[i + 1];
       break;
