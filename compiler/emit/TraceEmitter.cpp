@@ -30,6 +30,53 @@ TraceEmitter::TraceEmitter(OpBuilder &b, Location loc, const Graph &graph, const
   stored.resize(trace.instances.size(), false);
   for (const TraceStore &s : trace.stores)
     stored[s.instance] = true;
+  narrow.resize(trace.instances.size(), false);
+  if (target.nvptx && trace.lanes > 1)
+    findNarrowQuotients();
+}
+
+/// A cast to f8 or i8 tells apart neither values beyond 2^20 nor values below 2^-64; a clamp not the former, rounding to an integer
+/// not the latter.
+void TraceEmitter::findNarrowQuotients() {
+  struct Care {
+    bool used = false, large = false, small = false; ///< whether a user tells large values apart, or small ones
+  };
+  std::vector<Care> care(trace.instances.size());
+  for (uint32_t i = static_cast<uint32_t>(trace.instances.size()); i-- > 0;) { // users come behind
+    const Instance &in = trace.instances[i];
+    if (in.node == kNone)
+      continue;
+    const Node &node = graph.nodes[in.node];
+    DType type = graph.type(in.value).dtype;
+    Care own = care[i];
+    if (stored[i])
+      own.large = own.small = true;
+    narrow[i] = node.op == OpKind::Div && type == DType::F32 && own.used && !own.large && !own.small;
+    Care of{true, true, true};
+    if (node.op == OpKind::Cast && (type == DType::F8E4M3 || type == DType::F8E5M2 || type == DType::I8)) {
+      of.large = of.small = false;
+    } else if (node.op == OpKind::Clamp && type == DType::F32) {
+      of.large = !node.attrs.min || !node.attrs.max || node.attrs.min->asDouble() < -0x1p19 ||
+                 node.attrs.max->asDouble() > 0x1p19;
+      of.small = own.small;
+    } else if (node.op == OpKind::Round) {
+      of.large = own.large;
+      of.small = false;
+    } else if (opInfo(node.op).cls == OpClass::Shape && in.pieces.empty()) {
+      of = own;
+    }
+    auto use = [&](uint32_t o) {
+      if (o != kNone) {
+        care[o].used = true;
+        care[o].large |= of.large;
+        care[o].small |= of.small;
+      }
+    };
+    for (uint32_t o : in.operands)
+      use(o);
+    for (const Instance::Piece &p : in.pieces)
+      use(p.instance);
+  }
 }
 
 void TraceEmitter::emitLoads() {
@@ -96,7 +143,7 @@ Lane TraceEmitter::emitInstance(const Instance &in, bool inner) {
       operands.push_back(lanes[i]);
     }
   }
-  Lane result = body.emit(node, operands, type, inner);
+  Lane result = body.emit(node, operands, type, inner, narrow[static_cast<size_t>(&in - trace.instances.data())]);
   // A widened operand is kept for its other users.
   for (auto [o, i, lane] : llvm::zip(node.inputs, in.operands, operands))
     if (!o.isLiteral() && !lanes[i].wide && lane.wide && definedHere(lane.wide)) {

@@ -55,6 +55,7 @@ public:
   void leaveBlock() { indices.pop(); }
 
 private:
+  void findNarrowQuotients();
   void emitScope(uint32_t scope);
   Lane emitInstance(const Instance &, bool inner);
   bool definedHere(mlir::Value v);
@@ -90,6 +91,7 @@ private:
   std::vector<std::pair<uint32_t, Lane>> undo; ///< what lanes set within the open branches were before
   int branchDepth = 0;
   std::vector<bool> stored;
+  std::vector<bool> narrow; ///< f32 quotients of which nothing but values of 8 bits is made
   std::vector<std::vector<const TraceStore *>> storesOf; ///< by instance, where they are written at once
 };
 

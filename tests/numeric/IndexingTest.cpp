@@ -14,6 +14,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 
 using namespace rl;
 using namespace rl::numeric;
@@ -76,7 +77,11 @@ struct Lookup {
     return interpret(graph, inputs, {});
   }
   Result<std::vector<HostTensor>> got(bool offset = false) const {
-    RL_ASSIGN(std::unique_ptr<Module> module, device()->compile(spec));
+    static std::map<std::string, std::unique_ptr<Module>> modules; // the data differs more often than the graph
+    std::unique_ptr<Module> &module = modules[printGraph(spec)];
+    if (!module) {
+      RL_ASSIGN(module, device()->compile(spec));
+    }
     return device()->run(*module, inputs, {}, offset);
   }
 };
