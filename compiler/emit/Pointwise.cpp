@@ -65,8 +65,9 @@ Result<int64_t> emitPointwise(ModuleOp module, const PointwiseKernel &kernel, co
       emitters.back()->setErrorSlot(errorSlot);
     }
     if (emitters.size() > 1)
-      for (auto &emitter : emitters)
-        emitter->emitLoads();
+      for (bool gathered : {false, true})
+        for (auto &emitter : emitters)
+          emitter->emitLoads(gathered);
     for (auto &emitter : emitters)
       emitter->emitRest();
     return {};

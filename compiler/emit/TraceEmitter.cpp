@@ -79,10 +79,11 @@ void TraceEmitter::findNarrowQuotients() {
   }
 }
 
-void TraceEmitter::emitLoads() {
+void TraceEmitter::emitLoads(bool gathered) {
   for (uint32_t i : trace.scopes[0].order)
-    if (const Instance &in = trace.instances[i]; in.node == kNone && in.guard == 0 && !has(i) && hasIndices(in))
-      lanes[i] = emitLoad(trace.instances[i]);
+    if (const Instance &in = trace.instances[i];
+        in.node == kNone && in.guard == 0 && !has(i) && in.operands.empty() != gathered && hasIndices(in))
+      lanes[i] = emitLoad(in);
 }
 
 void TraceEmitter::emitRest() {

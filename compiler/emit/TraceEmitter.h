@@ -30,7 +30,8 @@ public:
   void setErrorSlot(mlir::Value v) { errorSlot = v; }
 
   /// The loads that every element makes, ahead of everything else: those of several vectors are then in flight together.
-  void emitLoads();
+  /// `gathered`: those at an index that is loaded, else those that are not.
+  void emitLoads(bool gathered);
   /// Everything that is not there yet, and the stores.
   void emitRest();
 
