@@ -323,7 +323,7 @@ void RowEmitter::loopPass(const Pass &pass) {
     for (int64_t u = 0; u < U; ++u) {
       all.push_back(emitterAt(plus(at, u * T)));
       for (uint32_t i : pass.instances)
-        if (trace.instances[i].node == kNone && trace.instances[i].guard == 0)
+        if (const Instance &in = trace.instances[i]; in.node == kNone && in.guard == 0 && all.back()->hasIndices(in))
           all.back()->emit(i);
     }
     for (auto &e : all)

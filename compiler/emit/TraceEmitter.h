@@ -31,7 +31,7 @@ public:
 
   /// The loads that every element makes, ahead of everything else: those of several vectors are then in flight together.
   /// `gathered`: those at an index that is loaded, else those that are not.
-  void emitLoads(bool gathered);
+  void emitLoads(bool gathered = false);
   /// Everything that is not there yet, and the stores.
   void emitRest();
 
