@@ -125,6 +125,13 @@ Lane BodyEmitter::constant(Scalar s, DType t) {
       arith::ConstantOp::create(b, loc, IntegerAttr::get(type, APInt(type.getIntOrFloatBitWidth(), i, true, true))), t);
 }
 
+Lane BodyEmitter::missing(DType t) {
+  if (!isFloat(t) || t == DType::F32)
+    return constant({Scalar::Float, 0, isFloat(t) ? NAN : 0.0}, t);
+  int64_t code = t == DType::F16 ? 0x7e00 : t == DType::BF16 ? 0x7fc0 : t == DType::F8E8M0 ? 0xff : 0x7f;
+  return makeRaw(arith::ConstantOp::create(b, loc, IntegerAttr::get(memoryType(t), APInt(dtypeSize(t) * 8, code))), t);
+}
+
 Value BodyEmitter::floatOf(Lane &lane) {
   if (lane.literal)
     return arith::ConstantOp::create(b, loc, b.getF32FloatAttr(literalF32(*lane.literal)));
@@ -518,8 +525,37 @@ Lane BodyEmitter::clamp(const Node &node, Lane lane, DType result) {
   return makeRaw(x, result);
 }
 
-Lane BodyEmitter::emit(const Node &node, MutableArrayRef<Lane> operands, DType result, bool isInner) {
+/// A vector over a number that its lanes share, where results of a few bits are made of it: the number's reciprocal once, and
+/// for each lane what makes the product with it the correctly rounded quotient. (Markstein, "IA-64 and elementary functions",
+/// 2000, chapter 8: from a product within two steps one correction gives one of the two neighbours, a second the nearest.) With
+/// the rests negated a zero keeps its sign. A lane whose quotient is beyond 2^20, where a rest could overflow, stays the product;
+/// where rests are inexact, below 2^-64, 8 bits hold no more than a zero. The assembler's division costs twice as much.
+Value BodyEmitter::divideNarrow(Value x, Value y) {
+  int64_t lanes = cast<VectorType>(x.getType()).getNumElements();
+  auto cmp = [&](arith::CmpFPredicate p, Value l, float bound) {
+    return arith::CmpFOp::create(b, loc, p, l, constF32(bound, l)).getResult();
+  };
+  Value tame = arith::AndIOp::create(b, loc, cmp(arith::CmpFPredicate::OGE, y, 0x1p-64f),
+                                     cmp(arith::CmpFPredicate::OLE, y, 0x1p64f));
+  auto branch = scf::IfOp::create(b, loc, TypeRange{x.getType()}, tame, /*withElseRegion=*/true);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(branch.thenBlock());
+  auto negative = [&](Value v) { return arith::NegFOp::create(b, loc, v).getResult(); };
+  auto fma = [&](Value l, Value r, Value s) { return math::FmaOp::create(b, loc, l, r, s).getResult(); };
+  Value inverse = splatTo(math(MathFn::Div, {constF32(1, y), y}, DType::F32), lanes), divisor = splatTo(y, lanes);
+  Value product = arith::MulFOp::create(b, loc, x, inverse), q = product;
+  for (int i = 0; i < 2; ++i)
+    q = fma(negative(fma(q, divisor, negative(x))), inverse, q);
+  Value large = cmp(arith::CmpFPredicate::OGE, math::AbsFOp::create(b, loc, product), 0x1p20f);
+  scf::YieldOp::create(b, loc, arith::SelectOp::create(b, loc, large, product, q).getResult());
+  b.setInsertionPointToStart(branch.elseBlock());
+  scf::YieldOp::create(b, loc, math(MathFn::Div, {x, splatTo(y, lanes)}, DType::F32));
+  return branch.getResult(0);
+}
+
+Lane BodyEmitter::emit(const Node &node, MutableArrayRef<Lane> operands, DType result, bool isInner, bool isNarrow) {
   inner = isInner;
+  narrow = isNarrow;
   OpClass cls = opInfo(node.op).cls;
   if (node.op == OpKind::Cast)
     return cast(operands[0], result, node.attrs.saturate);
@@ -570,6 +606,8 @@ Lane BodyEmitter::emit(const Node &node, MutableArrayRef<Lane> operands, DType r
   }
   if (isFloat(compute)) {
     SmallVector<Value> v = {floatOf(operands[0]), floatOf(operands[1])};
+    if (narrow && node.op == OpKind::Div && isa<VectorType>(v[0].getType()) && !isa<VectorType>(v[1].getType()))
+      return makeFloat(divideNarrow(v[0], v[1]), result);
     unify(v);
     return floatBinary(node, v[0], v[1], result);
   }

@@ -32,7 +32,10 @@ public:
   /// The result of an op of class Unary, Binary or Ternary. `result` is its element type.
   /// Operands that had to be widened keep their f32 value in `operands`, for the caller's other uses of them.
   /// `inner`: the result is not stored, so that in a fused graph it is never rounded.
-  Lane emit(const Node &node, llvm::MutableArrayRef<Lane> operands, DType result, bool inner = false);
+  /// `narrow`: of a quotient, all that is made of it are values of 8 bits, to which what is beyond 2^20 or below 2^-64 is all the
+  /// same but for its sign.
+  Lane emit(const Node &node, llvm::MutableArrayRef<Lane> operands, DType result, bool inner = false,
+            bool narrow = false);
 
   /// From and to what memory holds: bool is i8 there.
   Lane fromMemory(mlir::Value loaded, DType);
@@ -41,6 +44,8 @@ public:
   mlir::Type memoryType(DType);
 
   Lane constant(Scalar, DType);
+  /// What an index out of range yields: NaN, or 0 where the type has none.
+  Lane missing(DType);
   /// An integer (i32 or i64, never negative) that iota yields, as `dtype`.
   Lane fromIndex(mlir::Value index, DType dtype);
   /// lanes[i] ? a : b with the representations of a and b kept where both have them.
@@ -68,6 +73,7 @@ private:
   Lane floatBinary(const Node &, mlir::Value x, mlir::Value y, DType result);
   Lane integerBinary(const Node &, mlir::Value x, mlir::Value y, DType compute, DType result);
   Lane clamp(const Node &, Lane, DType result);
+  mlir::Value divideNarrow(mlir::Value x, mlir::Value y);
   mlir::Value integerPow(mlir::Value base, mlir::Value exponent, bool isSigned);
   mlir::Value intToFloatForNarrowing(mlir::Value, bool isSigned);
   mlir::Value floatToInt(mlir::Value f32, DType to);
@@ -76,7 +82,7 @@ private:
   mlir::Location loc;
   MathTarget target;
   bool strict;
-  bool inner = false; ///< of the op being emitted
+  bool inner = false, narrow = false; ///< of the op being emitted
   /// No NaN that a value here can be has bits beyond those of a bf16: there was no load of another float with room for
   /// more. (An operation hands on the payload of an operand's NaN; one that it makes itself has none.)
   bool plainNans = true;

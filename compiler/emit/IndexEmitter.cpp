@@ -12,7 +12,8 @@ namespace rl::emit {
 
 using mlir::Value; // not the graph's
 
-IndexEmitter::IndexEmitter(OpBuilder &b, Location loc, const Trace &trace) : b(b), loc(loc), trace(trace) {
+IndexEmitter::IndexEmitter(OpBuilder &b, Location loc, const Trace &trace, DynamicIndex dynamicIndex)
+    : b(b), loc(loc), trace(trace), dynamicIndex(std::move(dynamicIndex)) {
   bool narrow = trace.elements < INT32_MAX;
   for (const Instance &in : trace.instances) {
     if (in.node == kNone)
@@ -76,6 +77,8 @@ Value IndexEmitter::atom(const index::Atom &a, bool perLane) {
       return vectorIndex;
     if (a.dim == trace.rowDim)
       return rowIndex;
+    if (trace.indexInstance(a.dim) != kNone)
+      return dynamicIndex(a.dim);
     // The lane: 0, 1, 2 ... as a constant vector.
     if (!perLane)
       return constant(0);
@@ -84,12 +87,12 @@ Value IndexEmitter::atom(const index::Atom &a, bool perLane) {
       steps.push_back(b.getIntegerAttr(type, l));
     return arith::ConstantOp::create(b, loc, DenseElementsAttr::get(VectorType::get({trace.lanes}, type), steps));
   }
-  bool vector = perLane && a.arg.dependsOn(trace.laneDim);
+  bool vector = perLane && trace.dependsOnLane(a.arg);
   return divide(sum(a.arg, vector), a.divisor, a.kind == index::Atom::Mod, a.arg.range().lo >= 0);
 }
 
 Value IndexEmitter::sum(index::Expr e, bool perLane) {
-  perLane = perLane && trace.laneDim >= 0 && e.dependsOn(trace.laneDim);
+  perLane = perLane && trace.dependsOnLane(e);
   Key key{e.sum, perLane};
   if (auto it = memo.find(key); it != memo.end())
     return it->second;
@@ -97,12 +100,12 @@ Value IndexEmitter::sum(index::Expr e, bool perLane) {
   Value total, vectorTotal;
   auto add = [&](Value &to, Value v) { to = to ? arith::AddIOp::create(b, loc, to, v).getResult() : v; };
   for (const index::Term &t : e.terms()) {
-    index::Expr arg = t.atom->arg;
-    bool isLane = t.atom->kind == index::Atom::Dim && t.atom->dim == trace.laneDim && trace.laneDim >= 0;
-    bool vector = perLane && (isLane || (t.atom->kind != index::Atom::Dim && arg.dependsOn(trace.laneDim)));
+    bool isDim = t.atom->kind == index::Atom::Dim;
+    bool isLane = isDim && t.atom->dim == trace.laneDim && trace.laneDim >= 0;
     if (isLane && !perLane)
       continue;
-    Value v = atom(*t.atom, vector);
+    Value v = atom(*t.atom, isLane || (perLane && !isDim && trace.dependsOnLane(t.atom->arg)));
+    bool vector = isa<VectorType>(v.getType());
     if (t.coef != 1)
       v = arith::MulIOp::create(b, loc, v, splat(t.coef, vector));
     add(vector ? vectorTotal : total, v);
@@ -132,6 +135,9 @@ VectorAccess IndexEmitter::access(index::Expr e) const {
   if (trace.laneDim < 0)
     return out;
   out.contiguous = !e.dependsNonlinearly(trace.laneDim) && e.coefficient(trace.laneDim) == 1;
+  for (int d : e.dims())
+    out.contiguous &=
+        d == trace.laneDim || trace.indexInstance(d) == kNone || !trace.dependsOnLane(trace.context->dim(d));
   int64_t g = e.divisor(trace.laneDim);
   out.alignElements = trace.lanes;
   while (g % out.alignElements != 0)

@@ -9,6 +9,7 @@
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/Value.h"
 
+#include <functional>
 #include <map>
 
 namespace rl::emit {
@@ -23,7 +24,9 @@ struct VectorAccess {
 
 class IndexEmitter {
 public:
-  IndexEmitter(mlir::OpBuilder &b, mlir::Location loc, const Trace &trace);
+  /// The value of Trace::indexInstance(dim) brought into [0, extent): a vector where its lanes differ.
+  using DynamicIndex = std::function<mlir::Value(int dim)>;
+  IndexEmitter(mlir::OpBuilder &b, mlir::Location loc, const Trace &trace, DynamicIndex dynamicIndex);
 
   void setVectorIndex(mlir::Value index); ///< the value of trace.vectorDim, of type `index`
   void setRowIndex(mlir::Value index);    ///< the value of trace.rowDim, of type `index`
@@ -31,6 +34,7 @@ public:
   mlir::Value lanes(index::Expr);         ///< a vector of all lanes (a scalar where there is one lane)
   mlir::Value condition(const Condition &, bool perLane);
   mlir::Value constant(int64_t); ///< of the type of indices, i32 or i64
+  mlir::Type indexType() const { return type; }
   VectorAccess access(index::Expr) const;
 
   /// What is computed between push and pop is forgotten at pop: it was computed inside a branch.
@@ -48,6 +52,7 @@ private:
   mlir::Location loc;
   const Trace &trace;
   mlir::Type type; ///< i32 where every index fits
+  DynamicIndex dynamicIndex;
   mlir::Value vectorIndex, rowIndex;
   using Key = std::pair<const void *, bool>;
   std::map<Key, mlir::Value> memo;

@@ -35,12 +35,19 @@ Result<int64_t> emitPointwise(ModuleOp module, const PointwiseKernel &kernel, co
   b.setInsertionPointToEnd(module.getBody());
   Type pointer = LLVM::LLVMPointerType::get(ctx, target.nvptx ? 1 : 0);
   SmallVector<Type> types(graph.inputs.size() + graph.outputs.size(), pointer);
+  bool reports = reportsIndices(graph, target);
+  if (reports)
+    types.push_back(pointer);
   auto f = func::FuncOp::create(b, loc, kernel.name, b.getFunctionType(types, {}));
   f->setAttr("ridge.kernel", b.getUnitAttr());
+  if (reports)
+    f->setAttr("ridge.reports", b.getUnitAttr());
   f->setAttr("ridge.block", b.getI64IntegerAttr(threads));
   Block *entry = f.addEntryBlock();
   ValueRange arguments = entry->getArguments();
-  ValueRange inputs = arguments.take_front(graph.inputs.size()), outputs = arguments.drop_front(graph.inputs.size());
+  ValueRange inputs = arguments.take_front(graph.inputs.size()),
+             outputs = arguments.slice(graph.inputs.size(), graph.outputs.size());
+  Value errorSlot = reports ? arguments.back() : Value();
   b.setInsertionPointToStart(entry);
   Value thread = gpu::ThreadIdOp::create(b, loc, gpu::Dimension::x);
   Value block = gpu::BlockIdOp::create(b, loc, gpu::Dimension::x);
@@ -55,10 +62,12 @@ Result<int64_t> emitPointwise(ModuleOp module, const PointwiseKernel &kernel, co
       emitters.push_back(
           std::make_unique<TraceEmitter>(b, loc, graph, trace, target, alignedTo16 && lanes > 1, inputs, outputs));
       emitters.back()->setVectorIndex(at);
+      emitters.back()->setErrorSlot(errorSlot);
     }
     if (emitters.size() > 1)
-      for (auto &emitter : emitters)
-        emitter->emitLoads();
+      for (bool gathered : {false, true})
+        for (auto &emitter : emitters)
+          emitter->emitLoads(gathered);
     for (auto &emitter : emitters)
       emitter->emitRest();
     return {};

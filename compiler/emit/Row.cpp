@@ -41,6 +41,10 @@ public:
       : b(b), loc(loc), graph(kernel.body), schedule(kernel.schedule), target(target), aligned(aligned), trace(trace),
         inputs(inputs), outputs(outputs), scalars(b, loc, graph, trace, target, aligned, inputs, outputs) {}
 
+  void setErrorSlot(Value slot) {
+    errorSlot = slot;
+    scalars.setErrorSlot(slot);
+  }
   void setThread(Value row, Value inRow, Value inBlock, Value rowIsThere, Value sharedMemory) {
     rowIndex = row;
     place = inRow;
@@ -83,6 +87,7 @@ private:
   void emitPart();
   Value words(Value);
   Value fromWords(Value, Type);
+  void emitIndices();
   void emitLoads();
   void emitScalars(uint32_t level);
   Value contributionOf(TraceEmitter &, uint32_t reduction, const Combiner &, Value valid);
@@ -114,7 +119,7 @@ private:
   std::vector<std::unique_ptr<TraceEmitter>> held; ///< of a resident row: its vectors
   std::vector<Value> valid;                        ///< of these: whether the vector is there; null: always
   SmallVector<Value> columnTotals;                 ///< of each column sum, for each of these
-  Value rowIndex, place, there, shared;
+  Value rowIndex, place, there, shared, errorSlot;
   RowThreads rowThreads;
   int64_t nextSlot = 0;
 };
@@ -189,6 +194,7 @@ std::unique_ptr<TraceEmitter> RowEmitter::vectorEmitter(Value row, Value vector)
   auto e = std::make_unique<TraceEmitter>(b, loc, graph, trace, target, aligned, inputs, outputs);
   e->setRowIndex(row);
   e->setVectorIndex(vector);
+  e->setErrorSlot(errorSlot);
   return e;
 }
 
@@ -444,7 +450,7 @@ void RowEmitter::loopPass(const Pass &pass) {
     for (int64_t u = 0; u < count; ++u) {
       all.push_back(emitterAt(plus(at, u * T)));
       for (uint32_t i : pass.instances)
-        if (trace.instances[i].node == kNone && trace.instances[i].guard == 0)
+        if (const Instance &in = trace.instances[i]; in.node == kNone && in.guard == 0 && all.back()->hasIndices(in))
           all.back()->emit(i);
     }
     for (auto &e : all)
@@ -503,6 +509,28 @@ void RowEmitter::loopPass(const Pass &pass) {
   finishReductions(pass, std::move(partial));
 }
 
+/// What a row's loads need of indices that the whole row shares.
+void RowEmitter::emitIndices() {
+  std::vector<bool> needed(trace.instances.size(), false);
+  for (uint32_t i = static_cast<uint32_t>(trace.instances.size()); i-- > 0;) {
+    const Instance &in = trace.instances[i];
+    if (!needed[i] && in.node != kNone)
+      continue;
+    for (uint32_t o : in.operands)
+      if (o != kNone)
+        needed[o] = true;
+    for (const Instance::Piece &p : in.pieces)
+      if (p.instance != kNone)
+        needed[p.instance] = true;
+  }
+  for (uint32_t i : trace.scopes[0].order)
+    if (const Instance &in = trace.instances[i]; needed[i] && !in.varies && in.level == 0 && !isReduction(in)) {
+      scalars.emit(i);
+      for (auto &e : held)
+        e->lane(i) = scalars.lane(i);
+    }
+}
+
 /// A row's loads come first, so that all of them are in flight together; weights and the like that only a later pass reads
 /// come right behind, if the registers for them are not worth more.
 void RowEmitter::emitLoads() {
@@ -511,7 +539,7 @@ void RowEmitter::emitLoads() {
   for (uint32_t p = 0; p < passes.size(); ++p)
     for (uint32_t i : passes[p].instances) {
       const Instance &in = trace.instances[i];
-      if (in.node != kNone || in.guard != 0 || held[0]->has(i))
+      if (in.node != kNone || in.guard != 0 || held[0]->has(i) || !held[0]->hasIndices(in))
         continue;
       auto bytes = static_cast<int64_t>(dtypeSize(graph.type(in.value).dtype)) * (in.uniform ? 1 : trace.lanes);
       registers += schedule.unroll * ((bytes + 3) / 4);
@@ -548,7 +576,7 @@ void RowEmitter::emitPart() {
     for (uint32_t i : p.instances) {
       const Instance &in = trace.instances[i];
       auto bytes = static_cast<int64_t>(dtypeSize(graph.type(in.value).dtype)) * trace.lanes;
-      if (in.node == kNone && in.guard == 0 && !in.uniform && bytes % 4 == 0 &&
+      if (in.node == kNone && in.guard == 0 && !in.uniform && bytes % 4 == 0 && !trace.isGathered(in) &&
           trace.context->expand(in.linear).dependsOn(trace.rowDim) && !llvm::is_contained(loads, i))
         loads.push_back(i);
     }
@@ -642,8 +670,10 @@ void RowEmitter::emitRow() {
       valid.push_back(isThere);
     }
   }
-  if (schedule.resident)
+  if (schedule.resident) {
+    emitIndices();
     emitLoads();
+  }
   for (uint32_t p = 0; p < passes.size(); ++p) {
     emitScalars(p);
     if (passes[p].empty())
@@ -684,13 +714,21 @@ Result<int64_t> emitRow(ModuleOp module, const RowKernel &kernel, const CodeTarg
   b.setInsertionPointToEnd(module.getBody());
   Type pointer = LLVM::LLVMPointerType::get(ctx, target.nvptx ? 1 : 0);
   SmallVector<Type> types(graph.inputs.size() + graph.outputs.size(), pointer);
+  bool reports = reportsIndices(graph, target);
+  if (reports)
+    types.push_back(pointer);
   auto f = func::FuncOp::create(b, loc, kernel.name, b.getFunctionType(types, {}));
   f->setAttr("ridge.kernel", b.getUnitAttr());
+  if (reports)
+    f->setAttr("ridge.reports", b.getUnitAttr());
   f->setAttr("ridge.block", b.getI64IntegerAttr(s.threads * s.rowsPerBlock));
   Block *entry = f.addEntryBlock();
   ValueRange arguments = entry->getArguments();
   RowEmitter emitter(b, loc, kernel, target, alignedTo16 && s.lanes > 1, trace,
-                     arguments.take_front(graph.inputs.size()), arguments.drop_front(graph.inputs.size()));
+                     arguments.take_front(graph.inputs.size()),
+                     arguments.slice(graph.inputs.size(), graph.outputs.size()));
+  if (reports)
+    emitter.setErrorSlot(arguments.back());
   emitter.plan();
   if (emitter.slots()) {
     auto type = LLVM::LLVMArrayType::get(b.getI64Type(), static_cast<unsigned>(emitter.slots()));

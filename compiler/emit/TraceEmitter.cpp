@@ -14,22 +14,76 @@ namespace rl::emit {
 
 using mlir::Value; // not the graph's
 
+bool reportsIndices(const Graph &graph, const CodeTarget &target) {
+  return !target.nvptx &&
+         llvm::any_of(graph.nodes, [](const Node &n) { return opInfo(n.op).cls == OpClass::Indexing; });
+}
+
 TraceEmitter::TraceEmitter(OpBuilder &b, Location loc, const Graph &graph, const Trace &trace, const CodeTarget &target,
                            bool aligned, ValueRange inputs, ValueRange outputs)
     : b(b), loc(loc), graph(graph), trace(trace), target(target), aligned(aligned), outputs(outputs),
-      body(b, loc, MathTarget{target.nvptx, target.sm}, graph.strict), indices(b, loc, trace) {
+      body(b, loc, MathTarget{target.nvptx, target.sm}, graph.strict),
+      indices(b, loc, trace, [this](int dim) { return dynamicIndex(dim); }) {
   for (auto [i, v] : llvm::enumerate(graph.inputs))
     pointers[v] = inputs[i];
   lanes.resize(trace.instances.size());
   stored.resize(trace.instances.size(), false);
   for (const TraceStore &s : trace.stores)
     stored[s.instance] = true;
+  narrow.resize(trace.instances.size(), false);
+  if (target.nvptx && trace.lanes > 1)
+    findNarrowQuotients();
 }
 
-void TraceEmitter::emitLoads() {
+/// A cast to f8 or i8 tells apart neither values beyond 2^20 nor values below 2^-64; a clamp not the former, rounding to an integer
+/// not the latter.
+void TraceEmitter::findNarrowQuotients() {
+  struct Care {
+    bool used = false, large = false, small = false; ///< whether a user tells large values apart, or small ones
+  };
+  std::vector<Care> care(trace.instances.size());
+  for (uint32_t i = static_cast<uint32_t>(trace.instances.size()); i-- > 0;) { // users come behind
+    const Instance &in = trace.instances[i];
+    if (in.node == kNone)
+      continue;
+    const Node &node = graph.nodes[in.node];
+    DType type = graph.type(in.value).dtype;
+    Care own = care[i];
+    if (stored[i])
+      own.large = own.small = true;
+    narrow[i] = node.op == OpKind::Div && type == DType::F32 && own.used && !own.large && !own.small;
+    Care of{true, true, true};
+    if (node.op == OpKind::Cast && (type == DType::F8E4M3 || type == DType::F8E5M2 || type == DType::I8)) {
+      of.large = of.small = false;
+    } else if (node.op == OpKind::Clamp && type == DType::F32) {
+      of.large = !node.attrs.min || !node.attrs.max || node.attrs.min->asDouble() < -0x1p19 ||
+                 node.attrs.max->asDouble() > 0x1p19;
+      of.small = own.small;
+    } else if (node.op == OpKind::Round) {
+      of.large = own.large;
+      of.small = false;
+    } else if (opInfo(node.op).cls == OpClass::Shape && in.pieces.empty()) {
+      of = own;
+    }
+    auto use = [&](uint32_t o) {
+      if (o != kNone) {
+        care[o].used = true;
+        care[o].large |= of.large;
+        care[o].small |= of.small;
+      }
+    };
+    for (uint32_t o : in.operands)
+      use(o);
+    for (const Instance::Piece &p : in.pieces)
+      use(p.instance);
+  }
+}
+
+void TraceEmitter::emitLoads(bool gathered) {
   for (uint32_t i : trace.scopes[0].order)
-    if (trace.instances[i].node == kNone && trace.instances[i].guard == 0 && !has(i))
-      lanes[i] = emitLoad(trace.instances[i]);
+    if (const Instance &in = trace.instances[i];
+        in.node == kNone && in.guard == 0 && !has(i) && in.operands.empty() != gathered && hasIndices(in))
+      lanes[i] = emitLoad(in);
 }
 
 void TraceEmitter::emitRest() {
@@ -77,6 +131,7 @@ Lane TraceEmitter::emitInstance(const Instance &in, bool inner) {
     if (node.op == OpKind::Cat || node.op == OpKind::Pad)
       return emitPieces(in, node, type);
     return lanes[in.operands[0]];
+  case OpClass::Indexing: return emitGather(in, node, type);
   default: break;
   }
   SmallVector<Lane> operands;
@@ -89,7 +144,7 @@ Lane TraceEmitter::emitInstance(const Instance &in, bool inner) {
       operands.push_back(lanes[i]);
     }
   }
-  Lane result = body.emit(node, operands, type, inner);
+  Lane result = body.emit(node, operands, type, inner, narrow[static_cast<size_t>(&in - trace.instances.data())]);
   // A widened operand is kept for its other users.
   for (auto [o, i, lane] : llvm::zip(node.inputs, in.operands, operands))
     if (!o.isLiteral() && !lanes[i].wide && lane.wide && definedHere(lane.wide)) {
@@ -130,7 +185,7 @@ Lane TraceEmitter::emitLoad(const Instance &in) {
   Value pointer = pointers.at(in.value);
   bool guardVaries = false;
   for (const Condition &c : trace.guards[in.guard])
-    guardVaries |= trace.laneDim >= 0 && c.expr.dependsOn(trace.laneDim);
+    guardVaries |= trace.dependsOnLane(c.expr);
   if (in.uniform) {
     Value offset = indices.scalar(in.linear);
     if (Value ok = guardOf(in, false))
@@ -179,6 +234,102 @@ SmallVector<Lane> TraceEmitter::loadSquare(const Instance &in) {
     rows.push_back(body.fromMemory(vector::FromElementsOp::create(b, loc, vector, elements), type.dtype));
   }
   return rows;
+}
+
+/// Whether the value of an index instance is one of `extent` places: of each lane where they differ.
+Value TraceEmitter::inRange(uint32_t index, int64_t extent) {
+  Value v = lanes[index].raw;
+  Type element = getElementTypeOrSelf(v.getType());
+  if (element.isInteger(32) && extent > INT32_MAX) {
+    element = b.getI64Type();
+    Type wide = element;
+    if (auto vector = dyn_cast<VectorType>(v.getType()))
+      wide = VectorType::get(vector.getShape(), element);
+    v = arith::ExtSIOp::create(b, loc, wide, v);
+  }
+  Value limit = arith::ConstantOp::create(b, loc, b.getIntegerAttr(element, extent));
+  if (auto vector = dyn_cast<VectorType>(v.getType()))
+    limit = body.splatTo(limit, vector.getNumElements());
+  // A negative one is a large unsigned one.
+  return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, v, limit);
+}
+
+Value TraceEmitter::dynamicIndex(int dim) {
+  uint32_t i = trace.indexInstance(dim);
+  Value v = lanes[i].raw, ok = inRange(i, trace.context->extent(dim));
+  auto vector = dyn_cast<VectorType>(v.getType());
+  Type type = indices.indexType(), to = vector ? Type(VectorType::get(vector.getShape(), type)) : type;
+  unsigned from = getElementTypeOrSelf(v.getType()).getIntOrFloatBitWidth(), width = type.getIntOrFloatBitWidth();
+  if (from > width)
+    v = arith::TruncIOp::create(b, loc, to, v);
+  else if (from < width)
+    v = arith::ExtSIOp::create(b, loc, to, v);
+  Value zero = body.splatTo(indices.constant(0), vector ? vector.getNumElements() : 1);
+  v = arith::SelectOp::create(b, loc, ok, v, zero);
+  return body.splatTo(v, trace.instances[i].uniform ? 1 : trace.lanes);
+}
+
+Lane TraceEmitter::emitGather(const Instance &in, const Node &node, DType type) {
+  const std::vector<int64_t> &shape = graph.type(node.inputs[0].value).shape;
+  int64_t extent = shape[node.op == OpKind::Embedding ? 0 : static_cast<size_t>(node.attrs.dim)];
+  Value ok = inRange(in.operands[1], extent);
+  reportUnless(ok, in);
+  Lane none = body.missing(type);
+  return in.operands[0] == kNone ? none : body.select(ok, lanes[in.operands[0]], none);
+}
+
+/// 1 + the argument that holds the index tensor; 1 + the number of arguments where it is computed from several or none.
+int32_t TraceEmitter::placeOf(uint32_t index) const {
+  uint32_t found = kNone;
+  std::vector<uint32_t> work{index};
+  while (!work.empty()) {
+    const Instance &in = trace.instances[work.back()];
+    work.pop_back();
+    if (in.node == kNone) {
+      uint32_t place = kNone;
+      for (auto [i, v] : llvm::enumerate(graph.inputs))
+        if (v == in.value)
+          place = static_cast<uint32_t>(i);
+      if (found != kNone && found != place)
+        return static_cast<int32_t>(graph.inputs.size() + graph.outputs.size() + 1);
+      found = place;
+      continue;
+    }
+    for (uint32_t o : in.operands)
+      if (o != kNone)
+        work.push_back(o);
+    for (const Instance::Piece &p : in.pieces)
+      if (p.instance != kNone)
+        work.push_back(p.instance);
+  }
+  return static_cast<int32_t>(found == kNone ? graph.inputs.size() + graph.outputs.size() + 1 : found + 1);
+}
+
+/// The first index out of range is what the kernel returns. Lanes that the guard leaves out do not count.
+void TraceEmitter::reportUnless(Value ok, const Instance &in) {
+  if (!errorSlot)
+    return;
+  auto typed = [&](bool v) { return arith::ConstantOp::create(b, loc, b.getBoolAttr(v)).getResult(); };
+  bool guardVaries =
+      llvm::any_of(trace.guards[in.guard], [&](const Condition &c) { return trace.dependsOnLane(c.expr); });
+  Value guard = guardOf(in, guardVaries);
+  int64_t n = 1;
+  for (Value v : {ok, guard})
+    if (v && isa<VectorType>(v.getType()))
+      n = trace.lanes;
+  Value bad = arith::XOrIOp::create(b, loc, body.splatTo(ok, n), body.splatTo(typed(true), n));
+  if (guard)
+    bad = arith::AndIOp::create(b, loc, bad, body.splatTo(guard, n));
+  if (n > 1)
+    bad = vector::ReductionOp::create(b, loc, vector::CombiningKind::OR, bad);
+  auto branch = scf::IfOp::create(b, loc, bad);
+  OpBuilder::InsertionGuard inner(b);
+  b.setInsertionPoint(branch.thenBlock()->getTerminator());
+  auto i32 = [&](int32_t v) { return arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(v)).getResult(); };
+  Value before = LLVM::LoadOp::create(b, loc, b.getI32Type(), errorSlot, 4);
+  Value first = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, before, i32(0));
+  LLVM::StoreOp::create(b, loc, arith::SelectOp::create(b, loc, first, i32(placeOf(in.operands[1])), before), errorSlot,
+                        4);
 }
 
 unsigned TraceEmitter::alignmentOf(const VectorAccess &access, unsigned size) const {
@@ -257,8 +408,7 @@ Lane TraceEmitter::emitPieces(const Instance &in, const Node &node, DType type) 
     for (size_t i = in.pieces.size() - 1; i-- > 0;) {
       Value cond;
       for (const Condition &c : in.pieces[i].conditions) {
-        bool perLane = trace.laneDim >= 0 && c.expr.dependsOn(trace.laneDim);
-        Value one = body.splatTo(indices.condition(c, perLane), in.uniform ? 1 : trace.lanes);
+        Value one = body.splatTo(indices.condition(c, trace.dependsOnLane(c.expr)), in.uniform ? 1 : trace.lanes);
         cond = cond ? arith::AndIOp::create(b, loc, cond, one).getResult() : one;
       }
       result = arith::SelectOp::create(b, loc, cond, pieceValue(in, in.pieces[i], node, type, raw), result);

@@ -10,7 +10,13 @@
 #include "compiler/lower/Lower.h"
 #include "passes/plan/Trace.h"
 
+#include "llvm/ADT/STLExtras.h"
+
 namespace rl::emit {
+
+/// Whether the kernel reports indices out of range, through one more argument behind the tensors (the function has the
+/// attribute `ridge.reports` then). On a GPU, whose launches return nothing, none does.
+bool reportsIndices(const Graph &, const CodeTarget &);
 
 class TraceEmitter {
 public:
@@ -20,9 +26,12 @@ public:
 
   void setVectorIndex(mlir::Value v) { indices.setVectorIndex(v); }
   void setRowIndex(mlir::Value v) { indices.setRowIndex(v); }
+  /// Where an index out of range is reported: a pointer to an i32 that is 0 before the first. Null: nowhere.
+  void setErrorSlot(mlir::Value v) { errorSlot = v; }
 
   /// The loads that every element makes, ahead of everything else: those of several vectors are then in flight together.
-  void emitLoads();
+  /// `gathered`: those at an index that is loaded, else those that are not.
+  void emitLoads(bool gathered = false);
   /// Everything that is not there yet, and the stores.
   void emitRest();
 
@@ -36,6 +45,10 @@ public:
   /// One element: of a row kernel, what a row has once.
   void emitScalarStore(const TraceStore &);
   bool has(uint32_t instance) const { return lanes[instance].raw || lanes[instance].wide; }
+  /// Whether the indices that the load needs are there.
+  bool hasIndices(const Instance &load) const {
+    return llvm::all_of(load.operands, [&](uint32_t i) { return has(i); });
+  }
   Lane &lane(uint32_t instance) { return lanes[instance]; }
   BodyEmitter &bodies() { return body; }
   /// What is computed of indices between these two is computed in a nested block, and not known after it.
@@ -43,6 +56,7 @@ public:
   void leaveBlock() { indices.pop(); }
 
 private:
+  void findNarrowQuotients();
   void emitScope(uint32_t scope);
   Lane emitInstance(const Instance &, bool inner);
   bool definedHere(mlir::Value v);
@@ -50,6 +64,11 @@ private:
   mlir::Value address(mlir::Value pointer, mlir::Type element, mlir::Value offset);
   mlir::Value load(mlir::Value pointer, mlir::Type element, mlir::Type type, mlir::Value offset, unsigned alignment);
   Lane emitLoad(const Instance &);
+  mlir::Value inRange(uint32_t index, int64_t extent);
+  mlir::Value dynamicIndex(int dim);
+  Lane emitGather(const Instance &, const Node &, DType);
+  void reportUnless(mlir::Value inRange, const Instance &);
+  int32_t placeOf(uint32_t index) const;
   unsigned alignmentOf(const VectorAccess &, unsigned size) const;
   bool yieldsRaw(const Instance &, DType) const;
   mlir::Value pieceValue(const Instance &, const Instance::Piece &, const Node &, DType, bool raw);
@@ -67,11 +86,13 @@ private:
   mlir::ValueRange outputs;
   BodyEmitter body;
   IndexEmitter indices;
+  mlir::Value errorSlot;
   std::unordered_map<ValueId, mlir::Value> pointers;
   std::vector<Lane> lanes;                     ///< by instance; set through setLane within branches
   std::vector<std::pair<uint32_t, Lane>> undo; ///< what lanes set within the open branches were before
   int branchDepth = 0;
   std::vector<bool> stored;
+  std::vector<bool> narrow; ///< f32 quotients of which nothing but values of 8 bits is made
   std::vector<std::vector<const TraceStore *>> storesOf; ///< by instance, where they are written at once
 };
 

@@ -34,6 +34,7 @@ static void idsToRegisters(func::FuncOp f) {
 }
 
 /// Turns `kernel(pointers...)` into a function of one block and wraps it: int32(void *const *args, int64 first, int64 end).
+/// Of a kernel that reports, the last pointer is to what the wrapper returns.
 static void wrapForCpu(func::FuncOp f) {
   MLIRContext *ctx = f.getContext();
   OpBuilder b(ctx);
@@ -56,9 +57,13 @@ static void wrapForCpu(func::FuncOp f) {
       op->erase();
     }
   });
+  bool reports = f->hasAttr("ridge.reports");
+  if (reports)
+    --pointers;
   f.setSymName(name + ".block");
   f.setPrivate();
   f->removeAttr("ridge.kernel");
+  f->removeAttr("ridge.reports");
   f->setAttr("llvm.linkage", LLVM::LinkageAttr::get(ctx, LLVM::Linkage::Internal));
   f->setAttr("passthrough", b.getArrayAttr({b.getStringAttr("alwaysinline")}));
 
@@ -72,6 +77,12 @@ static void wrapForCpu(func::FuncOp f) {
         LLVM::GEPOp::create(b, loc, ptr, ptr, entry->getArgument(0), ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(i)});
     args.push_back(LLVM::LoadOp::create(b, loc, ptr, slot, 8));
   }
+  Value result = arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(0));
+  if (reports) {
+    Value count = arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(1));
+    args.push_back(LLVM::AllocaOp::create(b, loc, ptr, b.getI32Type(), count, 4));
+    LLVM::StoreOp::create(b, loc, result, args.back(), 4);
+  }
   Value first = arith::IndexCastOp::create(b, loc, b.getIndexType(), entry->getArgument(1));
   Value end = arith::IndexCastOp::create(b, loc, b.getIndexType(), entry->getArgument(2));
   Value one = arith::ConstantIndexOp::create(b, loc, 1);
@@ -80,8 +91,9 @@ static void wrapForCpu(func::FuncOp f) {
   args.push_back(loop.getInductionVar());
   func::CallOp::create(b, loc, f, args);
   b.setInsertionPointAfter(loop);
-  Value zero = arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(0));
-  func::ReturnOp::create(b, loc, zero);
+  if (reports)
+    result = LLVM::LoadOp::create(b, loc, b.getI32Type(), args[pointers], 4);
+  func::ReturnOp::create(b, loc, result);
 }
 
 void lowerIds(ModuleOp module, const CodeTarget &target) {

@@ -37,7 +37,7 @@ bool CutFinder::isWorth(const Instance &in) const {
   if (in.node == kNone || cuts.contains(in.value))
     return false;
   OpKind op = graph.nodes[in.node].op;
-  return isElementwise(opInfo(op).cls) || op == OpKind::Cat || op == OpKind::Pad;
+  return isElementwise(opInfo(op).cls) || opInfo(op).cls == OpClass::Indexing || op == OpKind::Cat || op == OpKind::Pad;
 }
 
 ValueId CutFinder::amongRepeated(const Trace &trace, int &times) const {

@@ -15,7 +15,7 @@ std::vector<uint32_t> measureHomes(const Graph &graph, const Trace &trace) {
   std::vector<uint32_t> homes(trace.instances.size());
   for (uint32_t i = 0; i < homes.size(); ++i) {
     const Instance &in = trace.instances[i];
-    bool alias = in.node != kNone && opInfo(graph.nodes[in.node].op).cls == OpClass::Shape && !in.operands.empty();
+    bool alias = in.node != kNone && opInfo(graph.nodes[in.node].op).cls == OpClass::Shape && in.pieces.empty();
     homes[i] = alias ? homes[in.operands[0]] : i;
   }
   return homes;
@@ -127,9 +127,15 @@ cost::WorkEstimate measureWork(const Graph &graph, const Trace &trace, int64_t t
   for (size_t i = 0; i < trace.instances.size(); ++i) {
     const Instance &in = trace.instances[i];
     if (in.node == kNone) {
-      // However often it is read, a tensor comes from memory once, and no more of it than is asked for.
+      // However often it is read, a tensor comes from memory once, and no more of it than is asked for. What is picked from
+      // a table comes as often as it is picked.
       double &r = reads[in.value];
-      r = std::min(static_cast<double>(graph.type(in.value).elements()), r + times[i]);
+      if (trace.isGathered(in)) {
+        w.traffic = cost::Traffic::Gather;
+        r += times[i];
+      } else {
+        r = std::min(std::max(r, static_cast<double>(graph.type(in.value).elements())), r + times[i]);
+      }
       continue;
     }
     cost::WorkEstimate one = measureOps(graph, in, times[i]);

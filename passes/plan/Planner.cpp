@@ -71,7 +71,7 @@ Status Planner::checkSupported() const {
     const Node &node = graph.nodes[n];
     if (!isPointwise(node.op))
       return unsupported(node.pointer(), graph.describe(n) +
-                                             ": only elementwise, layout and creation ops are compiled for " +
+                                             ": only elementwise, layout, creation and indexing ops are compiled for " +
                                              target.name + "; the target 'reference' runs every op");
   }
   return {};
@@ -580,7 +580,7 @@ size_t maxKernelArguments(const cost::TargetDesc &target) {
 
 bool isPointwise(OpKind op) {
   OpClass c = opInfo(op).cls;
-  return isElementwise(c) || c == OpClass::Shape || c == OpClass::Creation;
+  return isElementwise(c) || c == OpClass::Shape || c == OpClass::Creation || c == OpClass::Indexing;
 }
 
 Result<Plan> planPointwise(const Graph &graph, const cost::TargetDesc &target) { return Planner(graph, target).run(); }

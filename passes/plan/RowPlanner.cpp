@@ -98,7 +98,7 @@ Status RowPlanner::checkSupported() const {
       return unsupported(
           node.pointer(),
           graph.describe(n) +
-              ": only elementwise, layout and creation ops, reductions, norms and softmax are compiled for " +
+              ": only elementwise, layout, creation and indexing ops, reductions, norms and softmax are compiled for " +
               target.name + "; the target 'reference' runs every op");
   return {};
 }
@@ -151,7 +151,7 @@ bool RowPlanner::cut(ValueId v, std::string reason, bool hard) {
 }
 
 /// Where to part the way from an output to a reduction over other rows: at what is stored anyway, else at what the layout op
-/// nearest to the output reads, else at the reduction.
+/// nearest to the output reads, or the smallest of what the layout ops right above it do, else at the reduction.
 ValueId RowPlanner::cutOnPath(const std::vector<ValueId> &path) const {
   auto free = [&](ValueId v) {
     auto it = cuts.find(v);
@@ -168,8 +168,16 @@ ValueId RowPlanner::cutOnPath(const std::vector<ValueId> &path) const {
     case OpKind::Cat:
     case OpKind::Pad:
     case OpKind::Expand:
-      if (free(path[i + 1]) && nodeOf(path[i + 1]))
-        return path[i + 1];
+    case OpKind::Embedding:
+    case OpKind::IndexSelect:
+    case OpKind::Gather:
+      if (free(path[i + 1]) && nodeOf(path[i + 1])) {
+        ValueId best = path[i + 1];
+        for (size_t k = i + 1; k + 1 < path.size() && opInfo(nodeOf(path[k])->op).cls == OpClass::Shape; ++k)
+          if (free(path[k + 1]) && graph.type(path[k + 1]).elements() < graph.type(best).elements())
+            best = path[k + 1];
+        return best;
+      }
       break;
     default: break;
     }

@@ -252,7 +252,7 @@ bool scheduleRows(const Graph &graph, const Trace &trace, const cost::TargetDesc
                          : static_cast<double>(g.rows);
     if (in.node == kNone) {
       double &r = reads[in.value];
-      r = std::min(static_cast<double>(type.elements()), r + n);
+      r = trace.isGathered(in) ? r + n : std::min(std::max(r, static_cast<double>(type.elements())), r + n);
       continue;
     }
     const Node &node = graph.nodes[in.node];

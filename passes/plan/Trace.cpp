@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 
 namespace rl {
 
@@ -47,6 +48,7 @@ private:
     explicit Frame(Want want) : want(std::move(want)) {}
     Want want;
     bool started = false;
+    bool indexFirst = false; ///< of a gather: what it picks from is wanted once the index is there
     std::vector<Want> wants; ///< in the order of the operands
     Instance made;
     size_t next = 0;
@@ -58,9 +60,15 @@ private:
   void measureNeeds();
   Status start(Frame &);
   Status startReduction(Frame &, const Node &);
+  void startGather(Frame &, const Node &);
+  void wantGathered(Frame &);
+  void addIndexOperands(Instance &) const;
   void placeInRow(Instance &) const;
   bool dependsOnElement(Expr e) const {
     e = ctx->expand(e);
+    for (int d : e.dims())
+      if (uint32_t i = trace.indexInstance(d); i != kNone && trace.instances[i].varies)
+        return true;
     return e.dependsOn(trace.vectorDim) || (trace.laneDim >= 0 && !trace.lanesAcross && e.dependsOn(trace.laneDim));
   }
   void startPieces(Frame &, const std::vector<index::Guarded> &);
@@ -73,7 +81,11 @@ private:
         return true;
     return false;
   }
-  bool dependsOnLane(Expr e) const { return trace.laneDim >= 0 && ctx->expand(e).dependsOn(trace.laneDim); }
+  bool dependsOnLane(Expr e) const { return trace.dependsOnLane(ctx->expand(e)); }
+  bool guardDependsOnLane(uint32_t guard) const {
+    return std::any_of(trace.guards[guard].begin(), trace.guards[guard].end(),
+                       [&](const Condition &c) { return dependsOnLane(c.expr); });
+  }
 
   const TraceRequest &request;
   const Graph &graph;
@@ -82,6 +94,7 @@ private:
   bool isForeign = false;
   Expr element; ///< in the iteration space, or in the row
   std::unordered_map<Key, std::vector<uint32_t>, KeyHash> memo;
+  std::map<std::pair<uint32_t, int64_t>, int> indexDims; ///< instance, extent -> the dimension that is its value
 };
 
 uint32_t Tracer::find(const Want &w) {
@@ -151,13 +164,7 @@ Status Tracer::start(Frame &f) {
   f.made.guard = f.want.guard;
   if (value.kind != Value::Result || request.boundary[f.want.value]) {
     f.made.linear = index::address(*ctx, f.want.index, value.type.shape);
-    f.made.uniform = !dependsOnLane(f.made.linear);
-    if (f.made.uniform) {
-      bool guardVaries = false;
-      for (const Condition &c : trace.guards[f.want.guard])
-        guardVaries |= dependsOnLane(c.expr);
-      f.made.uniform = !guardVaries;
-    }
+    f.made.uniform = !dependsOnLane(f.made.linear) && !guardDependsOnLane(f.want.guard);
     return {};
   }
   const Node &node = graph.nodes[value.node];
@@ -191,6 +198,7 @@ Status Tracer::start(Frame &f) {
     });
     return {};
   case OpClass::Creation: return {};
+  case OpClass::Indexing: startGather(f, node); return {};
   case OpClass::Shape: break;
   case OpClass::Reduction:
     if (request.width)
@@ -259,6 +267,61 @@ Status Tracer::startReduction(Frame &f, const Node &node) {
   return {};
 }
 
+/// The index first: what is gathered is wanted at its value.
+void Tracer::startGather(Frame &f, const Node &node) {
+  f.indexFirst = true;
+  f.made.guard = f.want.guard;
+  IndexTuple at = f.want.index;
+  if (node.op == OpKind::Embedding)
+    at.pop_back();
+  else if (node.op == OpKind::IndexSelect)
+    at = {at[static_cast<size_t>(node.attrs.dim)]};
+  f.wants.push_back({node.inputs[1].value, std::move(at), f.want.scope, f.want.guard});
+}
+
+/// The second half of startGather. Nothing can be read of a table without elements.
+void Tracer::wantGathered(Frame &f) {
+  const Node &node = graph.nodes[f.made.node];
+  const std::vector<int64_t> &shape = graph.type(node.inputs[0].value).shape;
+  size_t dim = node.op == OpKind::Embedding ? 0 : static_cast<size_t>(node.attrs.dim);
+  if (shape[dim] == 0)
+    return;
+  uint32_t index = find(f.wants[0]);
+  auto [it, fresh] = indexDims.try_emplace({index, shape[dim]}, 0);
+  if (fresh) {
+    it->second = ctx->addDim(shape[dim]);
+    trace.indexOf.resize(static_cast<size_t>(ctx->dimCount()), kNone);
+    trace.indexOf.back() = index;
+  }
+  IndexTuple at = f.want.index;
+  if (node.op == OpKind::Embedding)
+    at = {at.back(), at.back()};
+  at[dim] = ctx->dim(it->second);
+  f.wants.push_back({node.inputs[0].value, std::move(at), f.want.scope, f.want.guard});
+}
+
+/// The instances behind the dimensions that say where the instance reads, and whether it does.
+void Tracer::addIndexOperands(Instance &made) const {
+  auto add = [&](Expr e) {
+    if (indexDims.empty() || !e)
+      return;
+    Expr plain = ctx->expand(e);
+    for (int d : plain.dims())
+      if (uint32_t i = trace.indexInstance(d);
+          i != kNone && std::find(made.operands.begin(), made.operands.end(), i) == made.operands.end())
+        made.operands.push_back(i);
+  };
+  if (made.node == kNone)
+    add(made.linear);
+  else if (const Node &node = graph.nodes[made.node]; node.op == OpKind::Iota)
+    add(made.index[static_cast<size_t>(node.attrs.dim)]);
+  for (const Condition &c : trace.guards[made.guard])
+    add(c.expr);
+  for (const Instance::Piece &p : made.pieces)
+    for (const Condition &c : p.conditions)
+      add(c.expr);
+}
+
 /// Whether an instance differs within a row, and after how many reductions it is known.
 void Tracer::placeInRow(Instance &made) const {
   auto from = [&](uint32_t i) {
@@ -267,10 +330,12 @@ void Tracer::placeInRow(Instance &made) const {
     made.varies |= trace.instances[i].varies;
     made.level = std::max(made.level, trace.instances[i].level);
   };
+  for (const Condition &c : trace.guards[made.guard])
+    made.varies |= dependsOnElement(c.expr);
   if (made.node == kNone) {
-    made.varies = dependsOnElement(made.linear);
-    for (const Condition &c : trace.guards[made.guard])
-      made.varies |= dependsOnElement(c.expr);
+    made.varies |= dependsOnElement(made.linear);
+    for (uint32_t o : made.operands)
+      from(o);
     return;
   }
   const Node &node = graph.nodes[made.node];
@@ -359,6 +424,11 @@ uint32_t Tracer::finish(Frame &f) {
         for (const Condition &c : made.pieces[i].conditions)
           made.uniform &= !dependsOnLane(c.expr);
       }
+    } else if (opInfo(node.op).cls == OpClass::Indexing) {
+      uint32_t index = find(f.wants[0]);
+      made.operands = {f.wants.size() > 1 ? find(f.wants[1]) : kNone, index};
+      made.uniform = trace.instances[index].uniform && !guardDependsOnLane(made.guard) &&
+                     (made.operands[0] == kNone || trace.instances[made.operands[0]].uniform);
     } else {
       made.uniform = true;
       size_t w = 0;
@@ -371,6 +441,7 @@ uint32_t Tracer::finish(Frame &f) {
         made.uniform = !trace.lanesAcross;
     }
   }
+  addIndexOperands(made);
   if (request.width) {
     placeInRow(made);
     trace.levels = std::max(trace.levels, made.level);
@@ -410,6 +481,11 @@ Result<uint32_t> Tracer::evaluate(Want root) {
     }
     if (pushed)
       continue;
+    if (f.indexFirst) {
+      f.indexFirst = false;
+      wantGathered(f);
+      continue;
+    }
     out.exceeded = trace.instances.size() >= request.maxInstances;
     if (out.exceeded)
       return unsupported({}, "more than " + std::to_string(request.maxInstances) + " values at distinct indices");
@@ -483,6 +559,22 @@ Status Tracer::run() {
 }
 
 } // namespace
+
+bool Trace::dependsOnLane(Expr e) const {
+  if (laneDim < 0)
+    return false;
+  for (int d : e.dims())
+    if (uint32_t i = indexInstance(d); d == laneDim || (i != kNone && !instances[i].uniform))
+      return true;
+  return false;
+}
+
+bool Trace::isGathered(const Instance &in) const {
+  if (in.node != kNone)
+    return false;
+  const std::vector<int> &dims = in.linear.dims();
+  return std::any_of(dims.begin(), dims.end(), [&](int d) { return indexInstance(d) != kNone; });
+}
 
 Result<TraceOutcome> tracePointwiseUpTo(const TraceRequest &request) {
   Tracer tracer(request);

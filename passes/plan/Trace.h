@@ -14,6 +14,10 @@
 //
 // A row kernel iterates over R rows of W elements, element = W*row + V*vector + lane, and stores tensors of R*W elements and
 // of R. A reduction in it is an instance whose operand is the same row at every vector and lane: its index knows the row alone.
+//
+// An index that is itself an element of a tensor (embedding, gather) is a dimension of the context like any other, so that
+// the index arithmetic goes on through it; the trace knows the instance that gives its value. Where that is out of range the
+// dimension is 0, so that no load leaves its tensor, and the gathering instance, which has both as operands, gives NaN or 0.
 #pragma once
 
 #include "ir/graph/Graph.h"
@@ -39,7 +43,9 @@ struct Instance {
   bool uniform = false; ///< the same for all lanes
   bool varies = false;  ///< of a row kernel: differs between the elements of a row
   uint32_t level = 0;   ///< of a row kernel: how many reductions, one above the other, must be known before it
-  std::vector<uint32_t> operands; ///< instances, in the order of the node's operands; kNone for a literal
+  /// Instances, in the order of the node's operands; kNone for a literal, and for a table without elements. Behind them, of
+  /// any instance, those that its index, guard or conditions need.
+  std::vector<uint32_t> operands;
 
   /// Of cat and pad: the first piece whose conditions hold gives the value; the last has none. `instance` kNone: the pad
   /// value. `scope`: where a branch evaluates the piece; the instance's own scope where pieces are chosen by select.
@@ -79,6 +85,16 @@ struct Trace {
   std::vector<std::vector<Condition>> guards; ///< [0] is empty
   std::vector<TraceStore> stores;
   std::vector<TraceStore> columnSums; ///< what is added up over the rows of a part, and where a part's sums are stored
+  std::vector<uint32_t>
+      indexOf; ///< by dimension of the context: the instance whose value it is; kNone, or none: no such
+
+  uint32_t indexInstance(int dim) const {
+    return static_cast<size_t>(dim) < indexOf.size() ? indexOf[static_cast<size_t>(dim)] : kNone;
+  }
+  /// Whether an expression of plain dimensions (index::Context::expand) may differ between the lanes of a vector.
+  bool dependsOnLane(index::Expr) const;
+  /// Whether a load reads where an index says that was loaded or computed itself.
+  bool isGathered(const Instance &load) const;
 };
 
 struct TraceRequest {
@@ -103,7 +119,8 @@ struct TraceRequest {
   size_t maxGuards = SIZE_MAX;
 };
 
-/// Errors: Code::Unsupported where a limit of the request is exceeded, or an op is not elementwise, layout or creation.
+/// Errors: Code::Unsupported where a limit of the request is exceeded, or an op is not elementwise, layout, creation or
+/// indexing.
 Result<Trace> tracePointwise(const TraceRequest &);
 
 /// The same, but a trace that meets a limit is handed back as far as it went, so that its shape can be judged.

@@ -44,6 +44,10 @@ void choose(const Graph &graph, const cost::TargetDesc &target, PlannedGroup &g)
   constexpr int64_t kLeastElements = 1 << 12; // below it a launch takes longer than any access
   if (g.splitCat || g.elements < kLeastElements)
     return;
+  // What an index picks is not where the square's columns are.
+  for (NodeId n : g.nodes)
+    if (opInfo(graph.nodes[n].op).cls == OpClass::Indexing)
+      return;
   int64_t widest = 1;
   for (const auto *list : {&g.inputs, &g.outputs})
     for (ValueId v : *list)

@@ -190,6 +190,8 @@ void rl::registerRidgePasses() {
   PassRegistration<GroupPass>();
   registerPass([] { return rl::createEmptyTensorsPass(); });
   registerPass([] { return rl::createDecomposePass(); });
+  registerPass([] { return rl::createDecomposeLossPass(); });
+  registerPass([] { return rl::createDecomposeQuantPass(); });
   registerPass([] { return rl::createSplitCatsPass(254); });
   registerPass([] { return rl::createPinsPass(); });
 }

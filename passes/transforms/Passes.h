@@ -29,6 +29,10 @@ std::unique_ptr<mlir::Pass> createSplitCatsPass(size_t most);
 /// plain reductions, with f32 in between; reductions over nothing and over one element as what they give.
 std::unique_ptr<mlir::Pass> createDecomposePass();
 std::unique_ptr<mlir::Pass> createDecomposePass(const cost::TargetDesc &);
+/// Losses as reductions of rows and an element picked from each. Before ridge-decompose.
+std::unique_ptr<mlir::Pass> createDecomposeLossPass();
+/// Quantisation as extremes over groups, quotients and casts. Before ridge-decompose.
+std::unique_ptr<mlir::Pass> createDecomposeQuantPass();
 /// Forms the groups that `planPointwise` decides. The error that it may report stays available through `groupingError`.
 std::unique_ptr<mlir::Pass> createGroupPass(const cost::TargetDesc &target, Error *error = nullptr);
 

@@ -23,6 +23,8 @@ rl::Status rl::runPipeline(ModuleOp module, const cost::TargetDesc &target) {
   OpPassManager &f = pm.nest<func::FuncOp>();
   f.addPass(createPinsPass());
   f.addPass(createEmptyTensorsPass());
+  f.addPass(createDecomposeLossPass());
+  f.addPass(createDecomposeQuantPass());
   f.addPass(createDecomposePass(target));
   f.addPass(mlir::createCanonicalizerPass());
   f.addPass(mlir::createCSEPass());

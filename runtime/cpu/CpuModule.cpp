@@ -125,11 +125,12 @@ Status CpuModule::bind(std::string_view parameter, const void *data, size_t byte
 }
 
 Error CpuModule::indexError(const PackageLaunch &l, int64_t code) const {
-  if (code < 1 || static_cast<uint64_t>(code) > l.args.size())
+  if (code < 1 || static_cast<uint64_t>(code) > l.args.size() + 1)
     return deviceError(describeLaunch(l) + " failed with code " + std::to_string(code));
-  const PackageBuffer &b = contents.buffers[l.args[static_cast<size_t>(code - 1)]];
   std::string where = l.label.empty() ? "" : " (" + l.label + ")";
-  if (b.kind == PackageBuffer::Arena)
+  bool computed = static_cast<uint64_t>(code) > l.args.size();
+  const PackageBuffer &b = contents.buffers[computed ? 0 : l.args[static_cast<size_t>(code - 1)]];
+  if (computed || b.kind == PackageBuffer::Arena)
     return invalid({}, "an index out of range in a computed tensor" + where);
   const std::string &name = tensors(b.kind == PackageBuffer::Input       ? 0
                                     : b.kind == PackageBuffer::Parameter ? 1

@@ -55,7 +55,7 @@ struct PackageLaunch {
   std::vector<uint32_t> args; ///< buffers, in the order of the kernel's pointer parameters. Copy: {to, from}
   /// CUDA: grid of blocks. CPU: `blocks` independent blocks, spread over threads by the runtime; a kernel there has the
   /// type int32_t(void *const *args, int64_t firstBlock, int64_t endBlock) and returns 0, or 1 + the place in `args` of
-  /// an index tensor that holds an index out of range.
+  /// an index tensor that holds an index out of range; 1 + the size of `args` where the index is computed.
   Extent3 grid, block, cluster;
   int64_t blocks = 1;
   uint32_t sharedBytes = 0; ///< dynamic shared memory

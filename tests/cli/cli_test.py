@@ -157,7 +157,7 @@ class Conformance(Cli):
                 for output in g["outputs"]:
                     self.assertIsNone(T.difference(got[output], want[output], exact=exact, **loose), output)
                 os.unlink(out)
-        self.assertGreaterEqual(ran, 10)
+        self.assertGreaterEqual(ran, 15)
 
 
 class Help(Cli):
@@ -309,6 +309,8 @@ class BadData(Cli):
         self.data(i=("I64", [1], T.i64(2)))
         self.fails(2, "run", "g.json", "--inputs", "in.safetensors", "--outputs", "o.safetensors", "--target", "reference",
                    place="g.json:/nodes/0")
+        self.fails(2, "run", "g.json", "--inputs", "in.safetensors", "--outputs", "o.safetensors", "--target", "cpu",
+                   place="in.safetensors:/i", mentions=["index out of range"])
 
     def test_symbolic_shapes(self):
         self.write("g.json", SYMBOLIC)

@@ -1,7 +1,7 @@
 // Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Random graphs with reductions, norms and softmax on a target against the reference interpreter, which computes in f64. Where
+// Random graphs with reductions, norms, softmax, losses and what is picked by indices on a target against the reference interpreter, which computes in f64. Where
 // a result is not finite it must be so in the same way; integers and places must be equal; floats may differ by what sums in
 // f32 in another order do, measured against the largest of the tensor. Graphs that fail are printed.
 //
@@ -57,6 +57,7 @@ private:
                           std::optional<Scalar> literal = {});
   Val around(Val v);
   std::optional<Val> reduction(Val v);
+  std::optional<Val> picked(Val v);
   Shape shape();
   int64_t dimOf(const Val &v) { // mostly the last one
     return rng.chance(70) ? v.type.rank() - 1 : rng.below(v.type.rank());
@@ -130,7 +131,7 @@ Generator::Val Generator::around(Val v) {
         v = *next;
       continue;
     }
-    switch (rng.below(8)) {
+    switch (rng.below(9)) {
     case 0: next = emit("tanh", {v}); break;
     case 1: next = emit("mul", {v}, {}, Scalar{Scalar::Float, 0, 0.5}); break;
     case 2: next = emit("add", {v, input(v.type.dtype, v.type.shape)}); break;
@@ -151,12 +152,41 @@ Generator::Val Generator::around(Val v) {
         next = emit("flip", {v}, {{"dims", list({rng.below(v.type.rank())})}});
       }
       break;
+    case 7: next = picked(v); break;
     default: next = emit("neg", {v}); break;
     }
     if (next)
       v = *next;
   }
   return v;
+}
+
+/// Rows, columns or elements in another order, some of them twice. The index may be a place that was computed.
+std::optional<Generator::Val> Generator::picked(Val v) {
+  if (v.type.rank() == 0 || v.type.elements() == 0)
+    return std::nullopt;
+  int64_t d = rng.below(v.type.rank()), kind = rng.below(4), extent = v.type.shape[static_cast<size_t>(d)];
+  const DType index = rng.chance(50) ? DType::I32 : DType::I64;
+  switch (kind) {
+  case 0:
+    return emit("index_select", {v, input(index, {rng.chance(60) ? extent : rng.range(1, 9)})}, {{"dim", integer(d)}});
+  case 1: {
+    Shape to = v.type.shape;
+    if (rng.chance(40))
+      to[static_cast<size_t>(d)] = rng.range(1, 9);
+    return emit("gather", {v, input(index, to)}, {{"dim", integer(d)}});
+  }
+  case 2:
+    if (v.type.rank() == 2)
+      return emit("embedding", {v, input(index, {rng.chance(60) ? v.type.shape[0] : rng.range(1, 9)})});
+    return std::nullopt;
+  default: // of an input: of what was computed inexactly the greatest may be another
+    for (const TensorSpec &t : spec.inputs)
+      if (t.name == v.name)
+        if (auto at = emit("argmax", {v}, {{"dim", integer(d)}, {"keepdim", flag(true)}}))
+          return emit("gather", {v, *at}, {{"dim", integer(d)}});
+    return std::nullopt;
+  }
 }
 
 std::optional<Generator::Val> Generator::reduction(Val v) {
@@ -176,6 +206,10 @@ std::optional<Generator::Val> Generator::reduction(Val v) {
                             : emit("layer_norm", {v, w}, {{"eps", Scalar{Scalar::Float, 0, 1e-3}}});
     }
   }
+  if (floats && v.type.rank() == 2 && v.type.shape[1] > 0 && rng.chance(15))
+    return emit("cross_entropy", {v, input(DType::I64, {v.type.shape[0]})},
+                rng.chance(50) ? std::map<std::string, AttrValue>{{"ignore_index", integer(rng.below(3))}}
+                               : std::map<std::string, AttrValue>{});
   if (rng.chance(20))
     return emit(rng.chance(50) ? "argmax" : "argmin", {v},
                 {{"dim", integer(dimOf(v))}, {"keepdim", flag(rng.chance(50))}});
@@ -360,8 +394,12 @@ int main(int argc, char **argv) {
         return {}; // an extreme of nothing
       Rng rng(seed * 77 + 5);
       std::vector<HostTensor> inputs;
-      for (ValueId v : graph->inputs)
-        inputs.push_back(data(rng, graph->type(v)));
+      const std::map<std::string, int64_t> extents = indexExtents(spec);
+      for (ValueId v : graph->inputs) {
+        auto it = extents.find(graph->values[v].name);
+        inputs.push_back(it == extents.end() ? data(rng, graph->type(v))
+                                             : randomIndices(rng, graph->type(v), it->second));
+      }
       Result<std::unique_ptr<Module>> module = (*device)->compile(spec);
       if (!module)
         return "does not compile: " + module.error().str();

@@ -13,9 +13,9 @@ func.func @matmul(%x: tensor<4x8xf32>, %w: tensor<8x2xf32>) -> tensor<4x2xf32> {
 
 // The machine is named, and the target that runs every op.
 // expected-error @+1 {{are compiled for h200; the target 'reference' runs every op}}
-func.func @lookup(%x: tensor<4x8xf32>, %i: tensor<3xi64>) -> tensor<3x8xf32> {
-  %0 = ridge.gather embedding %x, %i dim 0 : (tensor<4x8xf32>, tensor<3xi64>) -> tensor<3x8xf32>
-  return %0 : tensor<3x8xf32>
+func.func @scaled(%a: tensor<4x8xi8>, %b: tensor<8x2xi8>, %s: tensor<f32>) -> tensor<4x2xf32> {
+  %0 = ridge.scaled_matmul %a scale %s <tensor>, %b scale %s <tensor> : (tensor<4x8xi8>, tensor<8x2xi8>, tensor<f32>, tensor<f32>) -> tensor<4x2xf32>
+  return %0 : tensor<4x2xf32>
 }
 
 // -----

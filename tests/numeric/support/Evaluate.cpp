@@ -83,6 +83,8 @@ bool isDetermined(const Graph &graph) {
   for (const Node &node : graph.nodes) {
     OpClass cls = opInfo(node.op).cls;
     DType type = graph.type(node.outputs[0]).dtype;
+    if (cls == OpClass::Indexing)
+      continue; // what it picks is judged where it is computed
     if ((type == DType::F16 || type == DType::BF16) && cls != OpClass::Shape && cls != OpClass::Creation &&
         node.op != OpKind::Cast)
       return false;

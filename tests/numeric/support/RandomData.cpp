@@ -149,15 +149,45 @@ HostTensor randomTensor(Rng &rng, const TensorType &type) {
   return t;
 }
 
+HostTensor randomIndices(Rng &rng, const TensorType &type, int64_t extent) {
+  HostTensor t{type, std::vector<std::byte>(static_cast<size_t>(type.bytes()))};
+  for (int64_t i = 0; i < type.elements(); ++i)
+    storeInteger(t.data.data(), type.dtype, i,
+                 extent < 1 || rng.chance(5) ? 0
+                 : rng.chance(5)             ? extent - 1
+                                             : rng.below(extent));
+  return t;
+}
+
+std::map<std::string, int64_t> indexExtents(const GraphSpec &spec) {
+  std::map<std::string, int64_t> out;
+  Result<Graph> graph = resolve(spec);
+  if (!graph)
+    return out;
+  for (const Node &n : graph->nodes) {
+    bool loss = n.op == OpKind::CrossEntropy;
+    if ((opInfo(n.op).cls != OpClass::Indexing && !loss) || n.inputs[0].isLiteral())
+      continue;
+    const std::vector<int64_t> &shape = graph->type(n.inputs[0].value).shape;
+    int64_t extent = shape[loss ? 1 : n.op == OpKind::Embedding ? 0 : static_cast<size_t>(n.attrs.dim)];
+    const std::string &name = graph->values[n.inputs[1].value].name;
+    auto [it, fresh] = out.try_emplace(name, extent);
+    it->second = std::min(it->second, extent);
+  }
+  return out;
+}
+
 Case withRandomData(GraphSpec spec, uint64_t seed) {
   Rng rng(seed * 0x9E3779B97F4A7C15ull + 1);
+  const std::map<std::string, int64_t> extents = indexExtents(spec);
   Case out;
   auto make = [&](const std::vector<TensorSpec> &tensors, std::vector<HostTensor> &into) {
     for (const TensorSpec &t : tensors) {
       TensorType type{t.dtype, {}};
       for (const Dim &d : t.shape)
         type.shape.push_back(d.value);
-      into.push_back(randomTensor(rng, type));
+      auto it = extents.find(t.name);
+      into.push_back(it == extents.end() ? randomTensor(rng, type) : randomIndices(rng, type, it->second));
     }
   };
   make(spec.inputs, out.inputs);

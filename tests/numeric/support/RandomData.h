@@ -9,6 +9,8 @@
 #include "ir/interp/Interpreter.h"
 #include "tests/numeric/support/Rng.h"
 
+#include <map>
+
 namespace rl::numeric {
 
 /// A graph with data, in the order of the spec.
@@ -18,7 +20,11 @@ struct Case {
 };
 
 HostTensor randomTensor(Rng &, const TensorType &);
-/// Data for every input and parameter. The spec has no symbolic extents.
+/// Indices of an extent: every one of them, the first and the last most often. `extent` 0: there are none but 0.
+HostTensor randomIndices(Rng &, const TensorType &, int64_t extent);
+/// Inputs and parameters that are the indices of a node, with the least extent that they pick from. The spec resolves.
+std::map<std::string, int64_t> indexExtents(const GraphSpec &);
+/// Data for every input and parameter; indices are in range. The spec has no symbolic extents.
 Case withRandomData(GraphSpec, uint64_t seed);
 
 /// The values of a type that most often go wrong, each once: every one is exactly representable.

@@ -115,6 +115,7 @@ private:
   Shape factor(int64_t elements);
   bool step();
   bool layout(size_t v);
+  bool indexing(size_t v);
   std::string arithmetic() { return rng.pick(std::vector<std::string>{"add", "sub", "mul", "maximum", "minimum"}); }
   void butterflies();
   void many();
@@ -272,7 +273,7 @@ bool Generator::layout(size_t v) {
     int64_t d = rng.below(r);
     return integer(rng.chance(40) ? d - r : d);
   };
-  switch (rng.below(9)) {
+  switch (rng.below(11)) {
   case 0: {
     Shape to = factor(type.elements());
     if (!to.empty() && type.elements() != 0 && rng.chance(30))
@@ -364,14 +365,52 @@ bool Generator::layout(size_t v) {
       attrs["value"] = randomLiteral(type.dtype);
     return tryEmit("pad", {tensor(v)}, attrs).has_value();
   }
-  default: {
+  case 8: {
     Shape dims;
     for (int64_t d = 0; d < rank; ++d)
       if (rng.chance(60))
         dims.push_back(rng.chance(30) ? d - rank : d);
     return tryEmit("flip", {tensor(v)}, {{"dims", list(dims)}}).has_value();
   }
+  default: return indexing(v);
   }
+}
+
+/// Elements picked by an index that is an input, whose data is in range, or that is brought into range.
+bool Generator::indexing(size_t v) {
+  const TensorType type = values[v].type;
+  const int64_t rank = type.rank();
+  if (rank == 0)
+    return false;
+  const int64_t kind = rng.below(3), d = kind == 0 ? 0 : rng.below(rank), extent = type.shape[static_cast<size_t>(d)];
+  if (extent == 0 || (kind == 0 && rank != 2))
+    return false;
+  Shape shape;
+  if (kind == 2) {
+    shape = type.shape;
+    for (int64_t &e : shape)
+      if (e > 1 && rng.chance(20))
+        e = rng.range(1, e);
+    shape[static_cast<size_t>(d)] = rng.chance(50) ? extent : rng.range(1, 9);
+  } else {
+    shape = {rng.chance(50) ? extent : rng.range(0, 40)};
+    if (kind == 0 && rng.chance(30))
+      shape.push_back(rng.range(1, 5));
+  }
+  const DType dtype = rng.chance(50) ? DType::I64 : DType::I32;
+  size_t index = newInput(dtype, shape);
+  std::optional<size_t> placed = index;
+  if (int64_t how = rng.below(4); how == 0)
+    placed = tryEmit("remainder", {tensor(index), literal({Scalar::Int, extent, 0})});
+  else if (how == 1)
+    placed = tryEmit("clamp", {tensor(index)}, {{"min", integer(0)}, {"max", integer(rng.range(0, extent - 1))}});
+  if (!placed)
+    return false;
+  if (kind == 0)
+    return tryEmit("embedding", {tensor(v), tensor(*placed)}).has_value();
+  return tryEmit(kind == 1 ? "index_select" : "gather", {tensor(v), tensor(*placed)},
+                 {{"dim", integer(rng.chance(40) ? d - rank : d)}})
+      .has_value();
 }
 
 bool Generator::step() {

@@ -136,7 +136,7 @@ Result<HostTensor> Evaluator::evaluate(NodeId id, std::vector<const HostTensor *
   return carried(t);
 }
 
-/// Layout ops move both ends and the possibility of NaN alike.
+/// Layout and indexing ops move both ends and the possibility of NaN alike.
 Status Evaluator::moved(NodeId id, Ranged &out) {
   const Node &n = graph.nodes[id];
   std::vector<const HostTensor *> lo, hi, nan;
@@ -150,7 +150,8 @@ Status Evaluator::moved(NodeId id, Ranged &out) {
     for (uint8_t b : r.nan)
       mask.data.push_back(std::byte{b});
     masks.push_back(std::move(mask));
-    nan.push_back(&masks.back());
+    bool index = opInfo(n.op).cls == OpClass::Indexing && !nan.empty();
+    nan.push_back(index ? &r.lo : &masks.back());
   }
   RL_ASSIGN(out.lo, evaluate(id, lo));
   RL_ASSIGN(out.hi, evaluate(id, hi));
@@ -422,7 +423,7 @@ Status Evaluator::node(NodeId id) {
   const DType type = graph.type(n.outputs[0]).dtype;
   Ranged out;
   OpClass cls = opInfo(n.op).cls;
-  if (cls == OpClass::Shape || cls == OpClass::Creation) {
+  if (cls == OpClass::Shape || cls == OpClass::Creation || cls == OpClass::Indexing) {
     RL_TRY(moved(id, out));
     // A promoted piece, a pad value, a created value: rounded or not.
     if (isFloat(type))
