@@ -277,9 +277,7 @@ Value RowEmitter::words(Value v) {
   int64_t bits = vector.getNumElements() * vector.getElementTypeBitWidth();
   return vector::BitCastOp::create(b, loc, VectorType::get({bits / 32}, b.getI32Type()), v);
 }
-Value RowEmitter::fromWords(Value v, Type type) {
-  return vector::BitCastOp::create(b, loc, cast<VectorType>(type), v);
-}
+Value RowEmitter::fromWords(Value v, Type type) { return vector::BitCastOp::create(b, loc, cast<VectorType>(type), v); }
 
 /// The compiler would rather keep a row's f32 values than widen the 16-bit ones again, and runs out of registers. What it
 /// cannot see through it must widen again (a third less time where a thread holds many vectors, measured on an H200).
@@ -368,7 +366,8 @@ void RowEmitter::residentOnline(const Pass &pass, uint32_t level, ArrayRef<Value
     for (auto &e : held)
       if (e->has(pair.exponential)) {
         Value v = e->bodies().wide(e->lane(pair.exponential));
-        v = arith::MulFOp::create(b, loc, v, e->bodies().splatTo(factor, isa<VectorType>(v.getType()) ? trace.lanes : 1));
+        v = arith::MulFOp::create(b, loc, v,
+                                  e->bodies().splatTo(factor, isa<VectorType>(v.getType()) ? trace.lanes : 1));
         e->lane(pair.exponential) = {DType::F32, v, v, {}};
       }
   }
@@ -607,8 +606,8 @@ void RowEmitter::emitPart() {
     for (int64_t u = 0; u < U; ++u) {
       held.push_back(vectorEmitter(rowIndex, at[static_cast<size_t>(u)]));
       valid.push_back((u + 1) * schedule.threads > vectors
-                          ? arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult,
-                                                  plus(place, u * schedule.threads), index(vectors))
+                          ? arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, plus(place, u * schedule.threads),
+                                                  index(vectors))
                                 .getResult()
                           : Value());
       for (auto [l, i] : llvm::enumerate(loads)) {
@@ -640,8 +639,8 @@ void RowEmitter::emitPart() {
     std::unique_ptr<TraceEmitter> e = vectorEmitter(first, at[static_cast<size_t>(u)]);
     OpBuilder::InsertionGuard guard(b);
     if ((u + 1) * schedule.threads > vectors) {
-      Value there = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, plus(place, u * schedule.threads),
-                                          index(vectors));
+      Value there =
+          arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, plus(place, u * schedule.threads), index(vectors));
       auto branch = scf::IfOp::create(b, loc, there);
       b.setInsertionPoint(branch.thenBlock()->getTerminator());
     }

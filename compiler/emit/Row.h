@@ -26,8 +26,8 @@ struct RowSchedule {
   /// Not 0: outputs of parts * W elements are sums down the columns (ColumnSums.h), a block has the R / parts rows of a part, one
   /// after the other; rowsPerBlock is 1 and the row resident.
   int64_t parts = 0;
-  bool online = false;      ///< a maximum and the sum of exponentials over it take one pass
-  bool keeps = false;       ///< a resident row's results that take the special-function unit stay in registers as well
+  bool online = false; ///< a maximum and the sum of exponentials over it take one pass
+  bool keeps = false;  ///< a resident row's results that take the special-function unit stay in registers as well
 };
 
 struct RowKernel {

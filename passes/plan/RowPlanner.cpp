@@ -46,7 +46,7 @@ private:
     std::optional<PlannedGroup> group;
     ValueId cut = kNone;
     std::string reason;
-    bool hard = false; ///< to be loaded even by a kernel over the same rows
+    bool hard = false;            ///< to be loaded even by a kernel over the same rows
     std::vector<ValueId> dropped; ///< column sums that the kernel cannot carry
   };
 
@@ -439,8 +439,7 @@ Result<RowPlanner::Verdict> RowPlanner::judge(const Draft &d) {
   request.lanes = chooseRowLanes(graph, request, target);
   RL_ASSIGN(TraceOutcome traced, tracePointwiseUpTo(request));
   bool carries = request.parts > 1;
-  bool across =
-      !carries && traced.foreign.empty() && !traced.exceeded && readsAcrossRows(graph, traced.trace);
+  bool across = !carries && traced.foreign.empty() && !traced.exceeded && readsAcrossRows(graph, traced.trace);
   if (across) {
     request.lanes = chooseColumnLanes(graph, request, target);
     request.lanesAcross = request.lanes > 1;

@@ -286,7 +286,7 @@ bool scheduleRows(const Graph &graph, const Trace &trace, const cost::TargetDesc
   int64_t times = g.resident ? 1 : std::max<int64_t>(1, static_cast<int64_t>(passes.size()));
   w.l2Bytes = w.bytesRead * static_cast<double>(times - 1);
   w.traffic = g.parts                     ? cost::Traffic::ColumnPartials
-              : g.across                    ? cost::Traffic::Column
+              : g.across                  ? cost::Traffic::Column
               : !stores                   ? cost::Traffic::ReadStatistics
               : g.resident || !target.gpu ? cost::Traffic::Row
                                           : cost::Traffic::LongRow;

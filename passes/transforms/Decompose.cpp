@@ -174,7 +174,8 @@ private:
     Value result = op->getResult(0), operand = op->getOperand(0);
     if (auto cast = operand.getDefiningOp<ridge::MapOp>(); cast && cast.getFn() == MapFn::Cast)
       operand = cast.getInputs()[0];
-    bool rounded = narrow(result) || (isa<ridge::ReduceOp>(op) && narrow(operand)) || (!result.use_empty() && llvm::all_of(result.getUsers(), [&](Operation *user) {
+    bool rounded = narrow(result) || (isa<ridge::ReduceOp>(op) && narrow(operand)) ||
+                   (!result.use_empty() && llvm::all_of(result.getUsers(), [&](Operation *user) {
                      auto cast = dyn_cast<ridge::MapOp>(user);
                      return cast && cast.getFn() == MapFn::Cast && narrow(cast.getResult());
                    }));
@@ -361,7 +362,8 @@ struct DecomposePass : PassWrapper<DecomposePass, OperationPass<func::FuncOp>> {
       int64_t last = type.getRank() - 1;
       auto reduce = dyn_cast<ridge::ReduceOp>(op);
       auto softmax = dyn_cast<ridge::SoftmaxOp>(op);
-      if (reduce ? reduce.getDims() == ArrayRef<int64_t>(last) : !softmax || static_cast<int64_t>(softmax.getDim()) == last)
+      if (reduce ? reduce.getDims() == ArrayRef<int64_t>(last)
+                 : !softmax || static_cast<int64_t>(softmax.getDim()) == last)
         rows.insert(type.getShape().vec());
     }
     for (Operation *op : ops)

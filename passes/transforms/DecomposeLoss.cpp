@@ -33,7 +33,14 @@ public:
     Value chosen = choose(ignored, literal(int64_t{0}), targets, i64);
     Value top = reduce(ReduceFn::Amax, logits, 1);
     Value less = map(MapFn::Sub, {logits, reshape(top, {rows, 1})});
-    Value sum = reduce(ReduceFn::Sum, map(MapFn::Exp, less), 1);
+    Value e = map(MapFn::Exp, less);
+    Value given = x;
+    if (auto cast = x.getDefiningOp<ridge::MapOp>(); cast && cast.getFn() == MapFn::Cast)
+      given = cast.getInputs()[0];
+    // As in ridge-decompose: only the logarithm of the sum is returned, of numbers that were rounded to 16 bits.
+    if (elementOf(given).isBF16() || elementOf(given).isF16())
+      e.getDefiningOp()->setAttr(ridge::kFastAttr, b.getUnitAttr());
+    Value sum = reduce(ReduceFn::Sum, e, 1);
     Value target = map(MapFn::Sub, {pick(logits, chosen), top});
     return choose(ignored, literal(0.0), map(MapFn::Sub, {map(MapFn::Log, sum), target}));
   }
