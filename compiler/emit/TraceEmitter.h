@@ -21,6 +21,9 @@ public:
   void setVectorIndex(mlir::Value v) { indices.setVectorIndex(v); }
   void setRowIndex(mlir::Value v) { indices.setRowIndex(v); }
 
+  /// f32 results of this node of the file are converted to the node's type without rounding, unless the graph is strict: such a
+  /// conversion is no cast of the file's.
+  void keepWide(uint32_t specIndex) { wideNodes.push_back(specIndex); }
   /// The loads that every element makes, ahead of everything else: those of several vectors are then in flight together.
   void emitLoads();
   /// Everything that is not there yet, and the stores.
@@ -72,6 +75,7 @@ private:
   std::vector<std::pair<uint32_t, Lane>> undo; ///< what lanes set within the open branches were before
   int branchDepth = 0;
   std::vector<bool> stored;
+  std::vector<uint32_t> wideNodes;
   std::vector<std::vector<const TraceStore *>> storesOf; ///< by instance, where they are written at once
 };
 

@@ -14,11 +14,14 @@
 #include "ir/graph/Graph.h"
 #include "passes/cost/Cost.h"
 #include "passes/cost/OpCost.h"
+#include "passes/plan/Gemm.h"
+
+#include <optional>
 
 namespace rl {
 
 struct PlannedGroup {
-  std::string kind = "pointwise"; ///< or "row", "transpose"
+  std::string kind = "pointwise"; ///< or "row", "transpose", "gemm"
   std::vector<ValueId> inputs, outputs;
   std::vector<NodeId> nodes; ///< what is evaluated, in the graph's order
   int64_t elements = 0;      ///< of the iteration space
@@ -29,7 +32,8 @@ struct PlannedGroup {
   /// vectors, of all of which it keeps the loads where the row is `resident`, and dear results too where it `keeps`.
   int64_t width = 0, rows = 0, rowsPerBlock = 1;
   bool resident = false, keeps = false;
-  bool across = false; ///< neighbouring threads have neighbouring rows, as those are neighbours in memory
+  bool across = false;              ///< neighbouring threads have neighbouring rows, as those are neighbours in memory
+  std::optional<GemmSchedule> gemm; ///< of a kernel of matrix products, with B*M `rows` of N
   cost::WorkEstimate work;
   cost::Estimate time;
   int64_t unfusedBytes = 0; ///< what its nodes would move as one kernel each; layouts that are views move nothing

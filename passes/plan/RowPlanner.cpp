@@ -1,6 +1,8 @@
 // Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "passes/plan/RowPlanner.h"
+#include "passes/plan/Gemm.h"
+#include "passes/plan/Measure.h"
 #include "passes/plan/RowSchedule.h"
 #include "passes/plan/Trace.h"
 #include "passes/plan/TransposePlanner.h"
@@ -17,11 +19,15 @@ namespace {
 
 bool isReduction(const Node &node) { return opInfo(node.op).cls == OpClass::Reduction; }
 
+/// What a kernel is formed around.
+bool isHero(const Node &node) { return isReduction(node) || isProduct(node); }
+
 std::string quoted(const Graph &graph, ValueId v) { return "'" + graph.values[v].name + "'"; }
 
-/// Plain rows of elements have width 0: they are not reduced.
+/// Plain rows of elements have width 0: they are not reduced. A product of [B, M, N] has B*M rows of N.
 struct Space {
   int64_t rows = 0, width = 0;
+  bool product = false;
   auto operator<=>(const Space &) const = default;
 };
 
@@ -51,14 +57,24 @@ private:
   const Node *nodeOf(ValueId v) const {
     return graph.values[v].kind == Value::Result ? &graph.nodes[graph.values[v].node] : nullptr;
   }
-  Space rowsOf(const Node &reduction) const {
-    int64_t rows = graph.type(reduction.outputs[0]).elements();
-    return {rows, graph.type(reduction.inputs[0].value).elements() / rows};
+  Space rowsOf(const Node &hero) const {
+    int64_t rows = graph.type(hero.outputs[0]).elements();
+    if (isProduct(hero)) {
+      ProductShape shape = productShape(graph, hero);
+      return {shape.rows(), shape.n, true};
+    }
+    return {rows, graph.type(hero.inputs[0].value).elements() / rows};
   }
   bool inSpace(ValueId v, Space s) const {
     int64_t n = graph.type(v).elements();
-    return n == s.rows || (s.width && n == s.rows * s.width);
+    return (n == s.rows && !s.product) || (s.width && n == s.rows * s.width);
   }
+  void above(ValueId v, Space s, std::vector<ValueId> &computed, std::vector<ValueId> *loaded) const;
+  bool dependsOn(ValueId v, ValueId on) const;
+  void storeOperands();
+  ValueId cutBehindProduct(const std::vector<ValueId> &path) const;
+  std::vector<ValueId> pathTo(const std::vector<ValueId> &outputs, NodeId hero, Space s) const;
+  bool productsOnce(const std::vector<Draft> &);
   bool loadedFor(ValueId v, Space s) const;
   void measureCones();
   Status checkSupported() const;
@@ -66,10 +82,11 @@ private:
   void placeLevels();
   std::vector<Draft> drafts() const;
   void joinPointwise(std::vector<Draft> &, std::set<ValueId> &pointwise) const;
-  std::vector<ValueId> nearestReduction(ValueId v, bool softly) const;
+  std::vector<ValueId> nearestHero(ValueId v, bool softly) const;
   ValueId cutOnPath(const std::vector<ValueId> &path) const;
   bool cut(ValueId v, std::string reason, bool hard = false);
   Result<Verdict> judge(const Draft &);
+  Result<Verdict> judgeProducts(const Draft &);
   ValueId cutBetweenLevels(const Trace &) const;
   Result<Plan> planPointwiseAt(int level, const std::set<ValueId> &outputs) const;
 
@@ -85,11 +102,12 @@ private:
 
 Status RowPlanner::checkSupported() const {
   for (NodeId n = 0; n < graph.nodes.size(); ++n)
-    if (const Node &node = graph.nodes[n]; !isPointwise(node.op) && !isReduction(node))
+    if (const Node &node = graph.nodes[n]; !isPointwise(node.op) && !isHero(node))
       return unsupported(
           node.pointer(),
           graph.describe(n) +
-              ": only elementwise, layout and creation ops, reductions, norms and softmax are compiled for " +
+              ": only elementwise, layout and creation ops, reductions, norms, softmax, matrix products and attention "
+              "are compiled for " +
               target.name + "; the target 'reference' runs every op");
   return {};
 }
@@ -99,8 +117,8 @@ void RowPlanner::measureCones() {
   reduces.assign(graph.values.size(), false);
   for (const Node &node : graph.nodes) {
     cost::OpCost c = cost::opCost(node.op, DType::F32);
-    auto work = static_cast<uint64_t>(c.ops + 8 * c.special);
-    bool any = isReduction(node);
+    auto work = static_cast<uint64_t>(c.ops + 8 * c.special) + (isProduct(node) ? 1u << 20 : 0);
+    bool any = isHero(node);
     for (const Operand &o : node.inputs)
       if (!o.isLiteral()) {
         work += cone[o.value];
@@ -121,6 +139,9 @@ bool RowPlanner::loadedFor(ValueId v, Space s) const {
   auto it = cuts.find(v);
   if (it != cuts.end() && (it->second.hard || s.width == 0))
     return true;
+  // Beside a product nothing is computed twice.
+  if (it != cuts.end() && s.product && (!spaces.contains(v) || spaces.at(v) != s))
+    return true;
   if (!inSpace(v, s))
     return it != cuts.end() || reduces[v] || cone[v] > 8;
   // The same number of elements, but of other rows.
@@ -134,7 +155,7 @@ bool RowPlanner::cut(ValueId v, std::string reason, bool hard) {
   auto [it, made] = cuts.try_emplace(v, Cut{std::move(reason), false});
   if (!made && it->second.hard)
     return false;
-  if (hard || !made || (!fresh && reduces[v] && !isReduction(*nodeOf(v))))
+  if (hard || !made || (!fresh && reduces[v] && !isHero(*nodeOf(v))))
     it->second.hard = true;
   return true;
 }
@@ -149,6 +170,8 @@ ValueId RowPlanner::cutOnPath(const std::vector<ValueId> &path) const {
   for (size_t i = 1; i < path.size(); ++i)
     if (stored.contains(path[i]) && free(path[i]))
       return path[i];
+  if (isProduct(*nodeOf(path.back())))
+    return cutBehindProduct(path);
   for (size_t i = 0; i + 1 < path.size(); ++i)
     switch (nodeOf(path[i])->op) {
     case OpKind::Permute:
@@ -165,9 +188,160 @@ ValueId RowPlanner::cutOnPath(const std::vector<ValueId> &path) const {
   return path.back();
 }
 
-/// The way from a stored value up to the reduction nearest above it, value first; empty: there is none. It does not lead through
+/// How much of what follows a product its kernel takes along: as far as the elements stay its own, to the smallest type, and
+/// to the last value of that. What needs another hero is not for this kernel, unless that one shares it.
+ValueId RowPlanner::cutBehindProduct(const std::vector<ValueId> &path) const {
+  ValueId product = path.back(), best = product;
+  const Node &hero = *nodeOf(product);
+  auto joins = [&](ValueId v) { // a product over the same left operand alone
+    std::vector<ValueId> work{v};
+    std::set<ValueId> seen{v};
+    while (!work.empty()) {
+      ValueId u = work.back();
+      work.pop_back();
+      const Node *node = nodeOf(u);
+      if (!node || !reduces[u] || stored.contains(u))
+        continue;
+      if (isHero(*node)) {
+        if (!isProduct(*node) || (u != product && !shareKernel(graph, *node, hero)))
+          return false;
+        continue;
+      }
+      for (const Operand &o : node->inputs)
+        if (!o.isLiteral() && seen.insert(o.value).second)
+          work.push_back(o.value);
+    }
+    return true;
+  };
+  for (size_t i = path.size() - 1; i-- > 1;) {
+    const Node &node = *nodeOf(path[i]);
+    bool same = opInfo(node.op).cls != OpClass::Shape || node.op == OpKind::Reshape || node.op == OpKind::Unsqueeze ||
+                node.op == OpKind::Squeeze;
+    if (!same || isHero(node) || graph.type(path[i]).elements() != graph.type(product).elements())
+      break;
+    bool pure = true;
+    for (const Operand &o : node.inputs)
+      if (!o.isLiteral() && o.value != path[i + 1])
+        pure &= !reduces[o.value] || (stored.contains(o.value) ? !dependsOn(o.value, product) : joins(o.value));
+    if (!pure)
+      break;
+    auto it = cuts.find(path[i]);
+    if ((it == cuts.end() || !it->second.hard) &&
+        dtypeSize(graph.type(path[i]).dtype) <= dtypeSize(graph.type(best).dtype))
+      best = path[i];
+  }
+  return best;
+}
+
+bool RowPlanner::dependsOn(ValueId v, ValueId on) const {
+  std::vector<ValueId> work{v};
+  std::set<ValueId> seen{v};
+  while (!work.empty()) {
+    ValueId u = work.back();
+    work.pop_back();
+    if (u == on)
+      return true;
+    if (const Node *node = nodeOf(u))
+      for (const Operand &o : node->inputs)
+        if (!o.isLiteral() && reduces[o.value] && seen.insert(o.value).second)
+          work.push_back(o.value);
+  }
+  return false;
+}
+
+/// What a kernel of this space computes for `v`, itself first, and what it loads. What only a product's operands need is
+/// loaded as soon as it is stored.
+void RowPlanner::above(ValueId v, Space s, std::vector<ValueId> &computed, std::vector<ValueId> *loaded) const {
+  std::set<std::pair<ValueId, bool>> seen{{v, false}};
+  std::vector<std::pair<ValueId, bool>> work{{v, false}};
+  while (!work.empty()) {
+    auto [u, operand] = work.back();
+    work.pop_back();
+    if (!operand)
+      computed.push_back(u);
+    const Node *node = nodeOf(u);
+    if (!node)
+      continue;
+    bool inner = operand || isProduct(*node);
+    for (const Operand &o : node->inputs)
+      if (!o.isLiteral() && seen.insert({o.value, inner}).second) {
+        if (inner ? stored.contains(o.value) : loadedFor(o.value, s)) {
+          if (loaded)
+            loaded->push_back(o.value);
+        } else {
+          work.push_back({o.value, inner});
+        }
+      }
+  }
+}
+
+/// Products read their operands over and over: what is more than a view or a widening cast of a load is written first, unless it
+/// is computed but once and from no more than it has itself.
+void RowPlanner::storeOperands() {
+  for (const Node &node : graph.nodes)
+    if (isProduct(node))
+      for (bool left : {true, false}) {
+        ValueId operand = node.inputs[left ? 0 : 1].value, v = operandSource(graph, operand, &stored);
+        const Node *from = nodeOf(v);
+        if (from && !stored.contains(v) && opInfo(from->op).cls != OpClass::Creation &&
+            !readsOnce(graph, node, left, stored))
+          cut(v, "stored: '" + graph.values[node.outputs[0]].name + "' multiplies it");
+      }
+}
+
+std::vector<ValueId> RowPlanner::pathTo(const std::vector<ValueId> &outputs, NodeId hero, Space s) const {
+  std::map<ValueId, ValueId> below;
+  std::deque<ValueId> work;
+  for (ValueId v : outputs) {
+    below.try_emplace(v, kNone);
+    work.push_back(v);
+  }
+  while (!work.empty()) {
+    ValueId u = work.front();
+    work.pop_front();
+    const Node *node = nodeOf(u);
+    if (!node)
+      continue;
+    if (graph.values[u].node == hero) {
+      std::vector<ValueId> path;
+      for (; u != kNone; u = below[u])
+        path.push_back(u);
+      std::reverse(path.begin(), path.end());
+      return path;
+    }
+    if (!isProduct(*node))
+      for (const Operand &o : node->inputs)
+        if (!o.isLiteral() && !loadedFor(o.value, s) && below.try_emplace(o.value, u).second)
+          work.push_back(o.value);
+  }
+  return {};
+}
+
+/// A product that two kernels would compute is written by the first of them. False: something was cut, plan again.
+bool RowPlanner::productsOnce(const std::vector<Draft> &drafts) {
+  std::map<NodeId, size_t> owner;
+  for (size_t d = 0; d < drafts.size(); ++d) // ascending levels
+    if (drafts[d].space.product)
+      for (ValueId v : drafts[d].outputs) {
+        std::vector<ValueId> computed;
+        above(v, drafts[d].space, computed, nullptr);
+        for (ValueId u : computed)
+          if (nodeOf(u) && isProduct(*nodeOf(u))) {
+            NodeId hero = graph.values[u].node;
+            auto [it, fresh] = owner.try_emplace(hero, d);
+            if (fresh || it->second == d)
+              continue;
+            std::vector<ValueId> path = pathTo(drafts[d].outputs, hero, drafts[d].space);
+            if (cut(cutOnPath(path), "stored: a later kernel needs it beside what was not there yet", true))
+              return false;
+          }
+      }
+  return true;
+}
+
+/// The way from a stored value up to the hero (reduction or product) nearest above it, value first; empty: there is none. It does not lead through
 /// what is cut hard, nor, where `softly`, through what is cut at all.
-std::vector<ValueId> RowPlanner::nearestReduction(ValueId v, bool softly) const {
+std::vector<ValueId> RowPlanner::nearestHero(ValueId v, bool softly) const {
   std::map<ValueId, ValueId> below{{v, kNone}};
   std::deque<ValueId> work{v};
   while (!work.empty()) {
@@ -177,7 +351,7 @@ std::vector<ValueId> RowPlanner::nearestReduction(ValueId v, bool softly) const 
     auto it = cuts.find(u);
     if (!node || !reduces[u] || (u != v && it != cuts.end() && (softly || it->second.hard)))
       continue;
-    if (isReduction(*node)) {
+    if (isHero(*node)) {
       std::vector<ValueId> path;
       for (; u != kNone; u = below[u])
         path.push_back(u);
@@ -197,13 +371,14 @@ bool RowPlanner::spacesFit() {
   spaces.clear();
   for (ValueId v : stored) {
     Space space{graph.type(v).elements(), 0};
-    if (std::vector<ValueId> path = nearestReduction(v, false); !path.empty()) {
+    if (std::vector<ValueId> path = nearestHero(v, false); !path.empty()) {
       Space rows = rowsOf(*nodeOf(path.back()));
       if (inSpace(v, rows)) {
         space = rows;
-      } else if (path = nearestReduction(v, true); !path.empty()) {
-        cut(cutOnPath(path), "stored: " + quoted(graph, v) + " is not made of the rows that '" +
-                                 graph.values[path.back()].name + "' reduces");
+      } else if (path = nearestHero(v, true); !path.empty()) {
+        cut(cutOnPath(path), "stored: " + quoted(graph, v) + " is not made of the " +
+                                 (isProduct(*nodeOf(path.back())) ? "elements of '" : "rows of '") +
+                                 graph.values[path.back()].name + "'");
         return false;
       }
     }
@@ -218,20 +393,11 @@ void RowPlanner::placeLevels() {
   for (ValueId v : stored) { // ascending: operands come before results
     Space s = spaces.at(v);
     int most = 0;
-    std::set<ValueId> seen{v};
-    std::vector<ValueId> work{v};
-    while (!work.empty()) {
-      ValueId u = work.back();
-      work.pop_back();
-      if (const Node *node = nodeOf(u))
-        for (const Operand &o : node->inputs)
-          if (!o.isLiteral() && seen.insert(o.value).second) {
-            if (loadedFor(o.value, s))
-              most = std::max(most, level.at(o.value) + 1);
-            else
-              work.push_back(o.value);
-          }
-    }
+    std::vector<ValueId> computed, loaded;
+    above(v, s, computed, &loaded);
+    for (ValueId u : loaded)
+      if (nodeOf(u))
+        most = std::max(most, level.at(u) + 1);
     level[v] = most;
   }
 }
@@ -254,23 +420,17 @@ std::vector<RowPlanner::Draft> RowPlanner::drafts() const {
     };
     std::map<ValueId, size_t> owner;
     for (size_t i = 0; i < values.size(); ++i) {
-      std::set<ValueId> seen{values[i]};
-      std::vector<ValueId> work{values[i]};
-      while (!work.empty()) {
-        ValueId u = work.back();
-        work.pop_back();
-        bool boundary = u != values[i] && loadedFor(u, space);
-        if (graph.type(u).elements() * 2 > space.rows * space.width || u == values[i]) {
+      std::vector<ValueId> reached, loaded;
+      above(values[i], space, reached, &loaded);
+      // Kernels of products have their products in common, whatever they read.
+      if (!space.product)
+        reached.insert(reached.end(), loaded.begin(), loaded.end());
+      for (ValueId u : reached)
+        if ((space.product ? reduces[u] : graph.type(u).elements() * 2 > space.rows * space.width) || u == values[i]) {
           auto [it, fresh] = owner.try_emplace(u, i);
           if (!fresh)
             group[find(i)] = find(it->second);
         }
-        const Node *node = boundary ? nullptr : nodeOf(u);
-        if (node)
-          for (const Operand &o : node->inputs)
-            if (!o.isLiteral() && seen.insert(o.value).second)
-              work.push_back(o.value);
-      }
     }
     std::map<size_t, Draft> parts;
     for (size_t i = 0; i < values.size(); ++i) {
@@ -288,20 +448,14 @@ std::vector<RowPlanner::Draft> RowPlanner::drafts() const {
 /// A stored elementwise value that a row kernel computes anyway is stored by it.
 void RowPlanner::joinPointwise(std::vector<Draft> &rows, std::set<ValueId> &pointwise) const {
   for (Draft &d : rows) {
-    std::set<ValueId> seen(d.outputs.begin(), d.outputs.end());
-    std::vector<ValueId> work(d.outputs);
-    while (!work.empty()) {
-      ValueId u = work.back();
-      work.pop_back();
+    std::vector<ValueId> computed;
+    for (ValueId v : d.outputs)
+      above(v, d.space, computed, nullptr);
+    for (ValueId u : computed)
       if (pointwise.contains(u) && level.at(u) == d.level && inSpace(u, d.space)) {
         pointwise.erase(u);
         d.outputs.push_back(u);
       }
-      if (const Node *node = nodeOf(u))
-        for (const Operand &o : node->inputs)
-          if (!o.isLiteral() && !loadedFor(o.value, d.space) && seen.insert(o.value).second)
-            work.push_back(o.value);
-    }
     std::sort(d.outputs.begin(), d.outputs.end());
   }
 }
@@ -327,7 +481,96 @@ ValueId RowPlanner::cutBetweenLevels(const Trace &trace) const {
   return best;
 }
 
+/// A kernel of products: its epilogue is traced with the products as given, its operands are traced each by itself.
+Result<RowPlanner::Verdict> RowPlanner::judgeProducts(const Draft &d) {
+  Verdict out;
+  TraceRequest request;
+  request.graph = &graph;
+  request.outputs = d.outputs;
+  request.boundary.assign(graph.values.size(), false);
+  for (ValueId v : stored)
+    request.boundary[v] = loadedFor(v, d.space);
+  for (ValueId v : d.outputs)
+    request.boundary[v] = false;
+  request.width = d.space.width;
+  request.rows = d.space.rows;
+  request.products = true;
+  request.maxInstances = 4 * graph.nodes.size() + 1024;
+  request.lanes = epilogueLanes(graph, d.outputs, d.space.width, target);
+  RL_ASSIGN(TraceOutcome traced, tracePointwiseUpTo(request));
+  constexpr int64_t kRegisters =
+      128; // half of a thread's: on a GPU tiles wait in shared memory while the epilogue runs
+  Pressure pressure = measurePressure(graph, traced.trace);
+  while (target.gpu && pressure.registers > kRegisters && request.lanes > 1) {
+    request.lanes /= 2;
+    RL_ASSIGN(traced, tracePointwiseUpTo(request));
+    pressure = measurePressure(graph, traced.trace);
+  }
+  if (!traced.foreign.empty()) {
+    out.cut = cutOnPath(traced.foreign);
+    out.reason = "stored: " + quoted(graph, traced.foreign[0]) + " needs " + quoted(graph, traced.foreign.back()) +
+                 " otherwise than element by element";
+    return out;
+  }
+  std::vector<NodeId> products;
+  std::set<ValueId> loads;
+  std::set<NodeId> nodes;
+  PlannedGroup g;
+  auto count = [&](const Trace &trace) {
+    for (const Instance &in : trace.instances)
+      if (in.node != kNone)
+        nodes.insert(in.node);
+      else if (loads.insert(in.value).second)
+        g.inputs.push_back(in.value);
+  };
+  count(traced.trace);
+  for (NodeId n : nodes)
+    if (isProduct(graph.nodes[n]))
+      products.push_back(n);
+  for (size_t i = 1; i < products.size(); ++i)
+    if (i > 1 || !shareKernel(graph, graph.nodes[products[0]], graph.nodes[products[i]])) {
+      out.cut = cutOnPath(pathTo(d.outputs, products[i], d.space));
+      out.hard = true;
+      out.reason = i > 1 ? "stored: a third product would need more registers for results than a thread has"
+                         : "stored: " + quoted(graph, graph.nodes[products[0]].outputs[0]) + " and " +
+                               quoted(graph, graph.nodes[products[i]].outputs[0]) +
+                               " have no left operand and extents in common, so that no kernel computes both";
+      return out;
+    }
+  std::vector<bool> boundary(graph.values.size(), false);
+  for (ValueId v : stored)
+    boundary[v] = true;
+  for (NodeId n : products)
+    for (const Operand &o : graph.nodes[n].inputs) {
+      RL_ASSIGN(Trace operand, traceOperand(graph, o.value, boundary, target.gpu));
+      count(operand);
+    }
+  size_t arguments = g.inputs.size() + d.outputs.size();
+  bool crowded = target.gpu && pressure.registers > kRegisters && !pressure.live.empty();
+  if (traced.exceeded || arguments > maxKernelArguments(target) || crowded) {
+    // Behind the product itself everything is left to others.
+    for (NodeId n : products)
+      if (ValueId v = graph.nodes[n].outputs[0]; !cuts.contains(v) || !cuts.at(v).hard) {
+        out.cut = v;
+        out.hard = true;
+        out.reason = "stored: what is elementwise behind it has " + std::to_string(arguments) + " tensors and " +
+                     std::to_string(pressure.registers) + " registers of values at once, too much beside a tile";
+        return out;
+      }
+    return unsupported(graph.nodes[products[0]].pointer(), graph.describe(products[0]) + ": its kernel would have " +
+                                                               std::to_string(arguments) +
+                                                               " arguments, and there is nowhere to part it");
+  }
+  g.outputs = d.outputs;
+  g.nodes.assign(nodes.begin(), nodes.end());
+  scheduleGemm(graph, traced.trace, products, target, g);
+  out.group = std::move(g);
+  return out;
+}
+
 Result<RowPlanner::Verdict> RowPlanner::judge(const Draft &d) {
+  if (d.space.product)
+    return judgeProducts(d);
   constexpr uint32_t kMostLevels = 12;
   Verdict out;
   TraceRequest request;
@@ -428,12 +671,15 @@ Result<Plan> RowPlanner::run() {
   for (ValueId v : graph.outputs)
     if (graph.values[v].kind == Value::Result)
       stored.insert(v);
+  storeOperands();
   // Each round finds every row kernel sound, or writes one more value to memory or has one more loaded.
   for (;;) {
     if (!spacesFit())
       continue;
     placeLevels();
     std::vector<Draft> rows = drafts();
+    if (!productsOnce(rows))
+      continue;
     std::set<ValueId> pointwise;
     int last = 0;
     for (ValueId v : stored) {
@@ -490,7 +736,7 @@ Result<Plan> RowPlanner::run() {
 } // namespace
 
 Result<Plan> planKernels(const Graph &graph, const cost::TargetDesc &target) {
-  bool reduces = std::any_of(graph.nodes.begin(), graph.nodes.end(), isReduction);
+  bool reduces = std::any_of(graph.nodes.begin(), graph.nodes.end(), isHero);
   RL_ASSIGN(Plan plan, reduces ? RowPlanner(graph, target).run() : planPointwise(graph, target));
   chooseTransposes(graph, target, plan);
   return plan;

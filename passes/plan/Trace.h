@@ -14,6 +14,7 @@
 //
 // A row kernel iterates over R rows of W elements, element = W*row + V*vector + lane, and stores tensors of R*W elements and
 // of R. A reduction in it is an instance whose operand is the same row at every vector and lane: its index knows the row alone.
+// A kernel of matrix products has rows likewise, and in it a product is an instance that is there before all others.
 #pragma once
 
 #include "ir/graph/Graph.h"
@@ -91,6 +92,9 @@ struct TraceRequest {
   /// Of a row kernel: lanes are neighbouring rows, row = V*row + lane, and a vector is one element of each. `rows` is a multiple
   /// of the lanes, and all outputs have that many elements.
   bool lanesAcross = false;
+  /// Of a kernel of products: a product of rows*width elements, where it is read in its own order, is an instance without
+  /// operands; all other products, and reductions, are foreign.
+  bool products = false;
   // Where tracing ends early. A value that would be computed at an index which costs more than `maxIndexWeight`
   // (index::Expr::weight), or under more than `maxGuards` conditions, is too deep in layouts.
   size_t maxInstances = SIZE_MAX;
@@ -108,7 +112,8 @@ struct TraceOutcome {
   ValueId deep = kNone;     ///< this value is too deep in layouts
   uint32_t indexWeight = 0; ///< of `deep`
   size_t guards = 0;        ///< conditions over `deep`
-  /// Not empty: the way from an output, which comes first, up to a reduction that is not over this kernel's rows.
+  /// Not empty: the way from an output, which comes first, up to a reduction that is not over this kernel's rows, or to a
+  /// product that is not this kernel's.
   std::vector<ValueId> foreign;
 };
 Result<TraceOutcome> tracePointwiseUpTo(const TraceRequest &);

@@ -23,6 +23,7 @@ rl::Status rl::runPipeline(ModuleOp module, const cost::TargetDesc &target) {
   OpPassManager &f = pm.nest<func::FuncOp>();
   f.addPass(createPinsPass());
   f.addPass(createEmptyTensorsPass());
+  f.addPass(createProductsPass(target.gpu));
   f.addPass(createDecomposePass());
   f.addPass(mlir::createCanonicalizerPass());
   f.addPass(mlir::createCSEPass());
