@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/emit/Gemm.h"
 #include "compiler/emit/GemmParts.h"
+#include "passes/plan/Measure.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
@@ -219,6 +220,20 @@ GemmTile tileOf(GemmParts &p, Value block) {
   return out;
 }
 
+/// How many blocks an SM shall hold. Left to itself the assembler keeps registers back for more blocks than there will be, and
+/// spills; with one it takes more than it needs, and less is in flight. Sums wait in registers while the epilogue runs.
+static int blocksPerSm(const GemmKernel &kernel, const GemmTraces &traces, bool aligned) {
+  const GemmSchedule &s = kernel.schedule;
+  if (s.kernel == "thin")
+    return aligned && s.shape.m * s.products == 1 ? 3 : 2;
+  if (s.kernel != "mma")
+    return 1;
+  int64_t sums = s.tileM * s.tileN * s.products * s.warpsK / s.threads;
+  int64_t registers = sums + std::max<int64_t>(64, measurePressure(kernel.body, traces.epilogue).registers + 40);
+  int64_t shared = s.stages * (s.tileM + s.products * s.tileN) * s.tileK * 2 + 1024;
+  return static_cast<int>(std::clamp<int64_t>(std::min(65536 / (s.threads * registers), 164 * 1024 / shared), 1, 4));
+}
+
 Result<GemmLaunch> emitGemm(ModuleOp module, const GemmKernel &kernel, const CodeTarget &target, bool alignedTo16) {
   const Graph &graph = kernel.body;
   RL_ASSIGN(GemmTraces traces, traceGemm(kernel, target.nvptx));
@@ -242,8 +257,7 @@ Result<GemmLaunch> emitGemm(ModuleOp module, const GemmKernel &kernel, const Cod
   if (kernel.schedule.kernel == "blocked") {
     emitBlocked(parts, block);
   } else {
-    // Without this the assembler keeps registers back for more blocks than there will be, and spills. What streams wants two.
-    f->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(), b.getI32IntegerAttr(kernel.schedule.kernel == "thin" ? 2 : 1));
+    f->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(), b.getI32IntegerAttr(blocksPerSm(kernel, traces, alignedTo16)));
     Value thread = gpu::ThreadIdOp::create(b, loc, gpu::Dimension::x);
     auto emit = kernel.schedule.kernel == "mma" ? emitMma : kernel.schedule.kernel == "thin" ? emitThin : emitSimt;
     RL_ASSIGN(launch.sharedBytes, emit(parts, block, thread));

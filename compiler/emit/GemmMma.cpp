@@ -30,6 +30,13 @@ public:
   int64_t emit();
 
 private:
+  /// 16 bytes that a thread copies of every tile.
+  struct Chunk {
+    Value from;                ///< address in the first tile, where it moves on by a constant
+    Value row, vector, alongK; ///< place in the operand and in the tile's K, of the first tile
+    Value to;                  ///< place in the first stage
+    Value inside;              ///< within M or N; null: always
+  };
   /// An operand's ring of tiles.
   struct Side {
     const GemmOperand *operand;
@@ -37,7 +44,9 @@ private:
     int64_t extent, tile; ///< of M or N
     Value start;          ///< of the tile, along that
     int64_t offset = 0;   ///< of the ring, bytes
-    bool async = false;
+    bool async = false, steady = false;
+    int64_t advance = 0; ///< elements from a tile to the next, where that is steady
+    SmallVector<Chunk> chunksOfThread = {};
     int64_t rows = 0, columns = 0;                       ///< of a tile as it is stored
     int64_t chunks() const { return columns / 8; }       ///< a row's
     int64_t bytes() const { return rows * columns * 2; } ///< a tile's
@@ -50,9 +59,11 @@ private:
   Side sideOf(const GemmOperand &, bool left);
   bool readsChunks(const GemmOperand &) const;
   int64_t vectorsOf(const Side &side, int64_t lanes) const { return side.rows * side.columns / lanes; }
-  Place placeOf(const Side &, int64_t lanes, int64_t q, Value k0);
+  Place placeOf(const Side &, int64_t lanes, int64_t q, Value k0, Value *inside = nullptr, Value *along = nullptr);
+  void prepare(Side &);
+  Value source(const Side &, Value row, Value vector);
   Value chunkAddress(const Side &, Value stage, Value row, Value chunk);
-  void copyAsync(const Side &, Value stage, Value k0);
+  void copyAsync(const Side &, Value stage, Value t);
   SmallVector<Value> load(const Side &, Value k0);
   void store(const Side &, ArrayRef<Value>, Value stage, Value k0);
   SmallVector<Value> fragments(const Side &, Value stage, Value warp, int64_t perWarp, Value kChunk);
@@ -90,7 +101,10 @@ MmaEmitter::Side MmaEmitter::sideOf(const GemmOperand &o, bool left) {
   return side;
 }
 
-MmaEmitter::Place MmaEmitter::placeOf(const Side &side, int64_t lanes, int64_t q, Value k0) {
+/// `inside` and `along`, where given, take whether the vector is within M or N, and its place along K; `there` is then left
+/// alone, and nothing is limited to K.
+MmaEmitter::Place MmaEmitter::placeOf(const Side &side, int64_t lanes, int64_t q, Value k0, Value *inside,
+                                      Value *along) {
   int64_t perRow = side.columns / lanes, all = vectorsOf(side, lanes);
   Value at = p.add(thread, q * s.threads);
   if (all % s.threads != 0) // some threads load what others do too
@@ -102,17 +116,26 @@ MmaEmitter::Place MmaEmitter::placeOf(const Side &side, int64_t lanes, int64_t q
   auto limit = [&](Value v, int64_t extent, int64_t step) {
     if (extent % step == 0)
       return v;
-    Value inside = p.less(v, p.index(extent));
-    out.there = out.there ? arith::AndIOp::create(b, loc, out.there, inside).getResult() : inside;
+    Value less = p.less(v, p.index(extent));
+    if (inside)
+      *inside = less;
+    else
+      out.there = out.there ? arith::AndIOp::create(b, loc, out.there, less).getResult() : less;
     return p.min(v, extent - 1);
   };
   int64_t K = s.shape.k;
+  if (along)
+    *along = side.alongK() ? vector : out.row;
   if (side.alongK()) {
     Value row = limit(p.add(side.start, out.row), side.extent, side.tile);
     out.memoryRow = p.add(p.mul(tile.batch, side.extent), row);
-    out.memoryVector = limit(p.add(p.div(k0, lanes), vector), K / lanes, s.tileK / lanes);
+    out.memoryVector = p.add(p.div(k0, lanes), vector);
+    if (!along)
+      out.memoryVector = limit(out.memoryVector, K / lanes, s.tileK / lanes);
   } else {
-    Value row = limit(p.add(k0, out.row), K, s.tileK);
+    Value row = p.add(k0, out.row);
+    if (!along)
+      row = limit(row, K, s.tileK);
     out.memoryRow = p.add(p.mul(tile.batch, K), row);
     out.memoryVector = limit(p.add(p.div(side.start, lanes), vector), side.extent / lanes, side.tile / lanes);
   }
@@ -126,30 +149,66 @@ Value MmaEmitter::chunkAddress(const Side &side, Value stage, Value row, Value c
   return p.add(p.add(p.mul(at, 16), p.mul(stage, side.bytes())), side.offset);
 }
 
-void MmaEmitter::copyAsync(const Side &side, Value stage, Value k0) {
+/// What does not change from tile to tile, ahead of the loop: addresses move on by a constant there.
+void MmaEmitter::prepare(Side &side) {
   const GemmOperand &o = *side.operand;
   const Instance &in = o.trace.instances[o.load];
+  int dim = side.alongK() ? o.trace.vectorDim : o.trace.rowDim;
+  side.steady = !in.linear.dependsNonlinearly(dim);
+  side.advance = in.linear.coefficient(dim) * (side.alongK() ? s.tileK / 8 : s.tileK);
   int64_t n = (vectorsOf(side, 8) + s.threads - 1) / s.threads;
   for (int64_t q = 0; q < n; ++q) {
-    Place at = placeOf(side, 8, q, k0);
-    IndexEmitter indices(b, loc, o.trace);
-    indices.setRowIndex(at.memoryRow);
-    indices.setVectorIndex(at.memoryVector);
-    Value offset = indices.scalar(in.linear);
-    if (!offset.getType().isInteger(64))
-      offset = arith::ExtUIOp::create(b, loc, b.getI64Type(), offset);
-    size_t input = 0;
-    while (p.kernel.body.inputs[input] != in.value)
-      ++input;
-    Value from =
-        LLVM::GEPOp::create(b, loc, p.inputs[input].getType(), b.getI16Type(), p.inputs[input], ValueRange{offset});
-    Value to = sharedAt(chunkAddress(side, stage, at.row, p.div(at.column, 8))), size;
-    if (at.there) { // where there is nothing, nothing is read and zeros are written
-      Value all = arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(16)),
-            none = arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(0));
-      size = arith::SelectOp::create(b, loc, at.there, all, none);
+    Chunk c;
+    Place at = placeOf(side, 8, q, p.index(0), &c.inside, &c.alongK);
+    c.to = chunkAddress(side, p.index(0), at.row, p.div(at.column, 8));
+    c.row = at.memoryRow;
+    c.vector = at.memoryVector;
+    if (side.steady)
+      c.from = source(side, at.memoryRow, at.memoryVector);
+    side.chunksOfThread.push_back(c);
+  }
+}
+
+Value MmaEmitter::source(const Side &side, Value row, Value vector) {
+  const GemmOperand &o = *side.operand;
+  const Instance &in = o.trace.instances[o.load];
+  IndexEmitter indices(b, loc, o.trace);
+  indices.setRowIndex(row);
+  indices.setVectorIndex(vector);
+  Value offset = indices.scalar(in.linear);
+  if (!offset.getType().isInteger(64))
+    offset = arith::ExtUIOp::create(b, loc, b.getI64Type(), offset);
+  size_t input = 0;
+  while (p.kernel.body.inputs[input] != in.value)
+    ++input;
+  return LLVM::GEPOp::create(b, loc, p.inputs[input].getType(), b.getI16Type(), p.inputs[input], ValueRange{offset});
+}
+
+/// Asks for tile `t` of the operand.
+void MmaEmitter::copyAsync(const Side &side, Value stage, Value t) {
+  int64_t perTile = side.alongK() ? s.tileK / 8 : s.tileK, all = side.alongK() ? s.shape.k / 8 : s.shape.k;
+  Value moved = p.mul(t, side.advance), along = p.mul(t, perTile), into = p.mul(stage, side.bytes());
+  for (const Chunk &c : side.chunksOfThread) {
+    Value from, there = c.inside, size;
+    if (side.steady) {
+      from = p.address(c.from, b.getI16Type(), moved);
+    } else {
+      // Beyond K nothing is read, but an address must be computed of an index that there is.
+      Value row = c.row, vector = c.vector;
+      Value last = p.index(all - 1), place = p.min(p.add(c.alongK, along), last);
+      (side.alongK() ? vector : row) = side.alongK() ? place : p.add(p.mul(tile.batch, s.shape.k), place);
+      from = source(side, row, vector);
     }
-    NVVM::CpAsyncOp::create(b, loc, to, from, 16, NVVM::LoadCacheModifierKind::CG, size);
+    if (s.shape.k % s.tileK != 0) {
+      Value inside = p.less(p.add(c.alongK, along), p.index(all));
+      there = there ? arith::AndIOp::create(b, loc, there, inside).getResult() : inside;
+    }
+    if (there) { // where there is nothing, nothing is read and zeros are written
+      Value some = arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(16)),
+            none = arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(0));
+      size = arith::SelectOp::create(b, loc, there, some, none);
+    }
+    NVVM::CpAsyncOp::create(b, loc, sharedAt(p.add(c.to, into)), from, 16, NVVM::LoadCacheModifierKind::CG, size);
   }
 }
 
@@ -260,12 +319,15 @@ int64_t MmaEmitter::emit() {
   int64_t perM = s.tileM / s.warpsM, perN = s.tileN / s.warpsN, steps = s.tileK / 16 / s.warpsK;
   int64_t tiles = (s.shape.k + s.tileK - 1) / s.tileK, ahead = s.stages - 1;
   auto barrier = [&] { NVVM::Barrier0Op::create(b, loc); };
+  for (Side &side : sides)
+    if (side.async)
+      prepare(side);
 
   for (int64_t t = 0; t < ahead; ++t) {
     if (t < tiles)
       for (const Side &side : sides) {
         if (side.async)
-          copyAsync(side, p.index(t), p.index(t * s.tileK));
+          copyAsync(side, p.index(t), p.index(t));
         else
           store(side, load(side, p.index(t * s.tileK)), p.index(t), p.index(t * s.tileK));
       }
@@ -283,7 +345,7 @@ int64_t MmaEmitter::emit() {
     p.when(isThere, [&] {
       for (const Side &side : sides)
         if (side.async)
-          copyAsync(side, into, p.mul(coming, s.tileK));
+          copyAsync(side, into, coming);
     });
     NVVM::CpAsyncCommitGroupOp::create(b, loc);
     Value last = p.mul(p.min(coming, tiles - 1), s.tileK);
