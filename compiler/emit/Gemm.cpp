@@ -224,8 +224,11 @@ GemmTile tileOf(GemmParts &p, Value block) {
 /// spills; with one it takes more than it needs, and less is in flight. Sums wait in registers while the epilogue runs.
 static int blocksPerSm(const GemmKernel &kernel, const GemmTraces &traces, bool aligned) {
   const GemmSchedule &s = kernel.schedule;
-  if (s.kernel == "thin")
-    return aligned && s.shape.m * s.products == 1 ? 3 : 2;
+  if (s.kernel == "thin") {
+    bool small = aligned && s.shape.m * s.products == 1 && traces.right[0].lanes() == 8 &&
+                 measurePressure(kernel.body, traces.epilogue).registers <= 24;
+    return small ? 3 : 2;
+  }
   if (s.kernel != "mma")
     return 1;
   int64_t sums = s.tileM * s.tileN * s.products * s.warpsK / s.threads;

@@ -594,8 +594,11 @@ Result<RowPlanner::Verdict> RowPlanner::judge(const Draft &d) {
   }
   if (!traced.foreign.empty()) {
     out.cut = cutOnPath(traced.foreign);
-    out.reason = "stored: " + quoted(graph, traced.foreign.back()) + " reduces other rows than " +
-                 quoted(graph, traced.foreign[0]) + " is computed over";
+    bool product = isProduct(*nodeOf(traced.foreign.back()));
+    out.reason = "stored: " + quoted(graph, traced.foreign[0]) + " is computed over rows of " +
+                 std::to_string(d.space.width) + ", " +
+                 (product ? "which no tile of the product " + quoted(graph, traced.foreign.back()) + " has"
+                          : "other than " + quoted(graph, traced.foreign.back()) + " reduces");
     return out;
   }
   std::set<ValueId> loads;
