@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/Compiler.h"
 #include "compiler/Plan.h"
+#include "compiler/emit/Gemm.h"
 #include "compiler/emit/Pointwise.h"
 #include "compiler/emit/Row.h"
 #include "compiler/emit/Transpose.h"
@@ -90,6 +91,7 @@ private:
   Result<int64_t> emitPointwise(ModuleOp, DictionaryAttr schedule, Graph body, PackageLaunch &);
   Result<int64_t> emitTranspose(ModuleOp, DictionaryAttr schedule, Graph body, PackageLaunch &);
   Result<int64_t> emitRow(ModuleOp, DictionaryAttr schedule, Graph body, PackageLaunch &);
+  Result<int64_t> emitGemm(ModuleOp, DictionaryAttr schedule, Graph body, PackageLaunch &);
   Status emitKernels(func::FuncOp f);
 
   const Graph &graph;
@@ -223,6 +225,36 @@ Result<int64_t> Driver::emitRow(ModuleOp kernels, DictionaryAttr schedule, Graph
   return emit::emitRow(kernels, kernel, code, false);
 }
 
+Result<int64_t> Driver::emitGemm(ModuleOp kernels, DictionaryAttr schedule, Graph body, PackageLaunch &launch) {
+  emit::GemmKernel kernel;
+  kernel.name = launch.kernel;
+  GemmSchedule &s = kernel.schedule;
+  s.kernel = schedule.getAs<StringAttr>("kernel").str();
+  s.shape = {number(schedule, "batch"), number(schedule, "m"), number(schedule, "n"), number(schedule, "k")};
+  s.products = number(schedule, "products");
+  s.tileM = number(schedule, "tile_m");
+  s.tileN = number(schedule, "tile_n");
+  s.tileK = number(schedule, "tile_k");
+  s.stages = number(schedule, "stages");
+  s.threads = number(schedule, "threads");
+  s.warpsM = number(schedule, "warps_m");
+  s.warpsN = number(schedule, "warps_n");
+  s.warpsK = number(schedule, "warps_k");
+  kernel.lanes = number(schedule, "lanes");
+  kernel.body = std::move(body);
+  RL_ASSIGN(emit::GemmLaunch made, emit::emitGemm(kernels, kernel, code, /*alignedTo16=*/target.cuda));
+  launch.blocks = made.blocks;
+  launch.block.x = static_cast<uint32_t>(s.threads);
+  launch.sharedBytes = static_cast<uint32_t>(made.sharedBytes);
+  if (!target.cuda)
+    return 0;
+  // The same order of additions, so that alignment does not show in the results.
+  kernel.name += "_unaligned";
+  launch.unalignedKernel = kernel.name;
+  RL_ASSIGN(emit::GemmLaunch unaligned, emit::emitGemm(kernels, kernel, code, false));
+  return unaligned.blocks;
+}
+
 Status Driver::emitKernels(func::FuncOp f) {
   Package &p = out.package;
   OwningOpRef<ModuleOp> kernels = ModuleOp::create(UnknownLoc::get(&context));
@@ -245,6 +277,7 @@ Status Driver::emitKernels(func::FuncOp f) {
       launch.label += (launch.label.empty() ? "" : " ") + body.values[n.outputs[0]].name;
     }
     auto emit = g.getKind() == "row"         ? &Driver::emitRow
+                : g.getKind() == "gemm"      ? &Driver::emitGemm
                 : g.getKind() == "transpose" ? &Driver::emitTranspose
                                              : &Driver::emitPointwise;
     RL_ASSIGN(int64_t unalignedBlocks, (this->*emit)(*kernels, g.getScheduleAttr(), std::move(body), launch));

@@ -26,7 +26,7 @@ class IndexEmitter {
 public:
   /// The value of Trace::indexInstance(dim) brought into [0, extent): a vector where its lanes differ.
   using DynamicIndex = std::function<mlir::Value(int dim)>;
-  IndexEmitter(mlir::OpBuilder &b, mlir::Location loc, const Trace &trace, DynamicIndex dynamicIndex);
+  IndexEmitter(mlir::OpBuilder &b, mlir::Location loc, const Trace &trace, DynamicIndex dynamicIndex = {});
 
   void setVectorIndex(mlir::Value index); ///< the value of trace.vectorDim, of type `index`
   void setRowIndex(mlir::Value index);    ///< the value of trace.rowDim, of type `index`

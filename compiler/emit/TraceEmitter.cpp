@@ -134,6 +134,10 @@ Lane TraceEmitter::emitInstance(const Instance &in, bool inner) {
   case OpClass::Indexing: return emitGather(in, node, type);
   default: break;
   }
+  if (node.op == OpKind::Cast && llvm::is_contained(wideNodes, node.specIndex) && !graph.strict &&
+      (type == DType::F16 || type == DType::BF16) && !node.inputs[0].isLiteral() &&
+      lanes[in.operands[0]].dtype == DType::F32)
+    return {type, {}, body.wide(lanes[in.operands[0]]), {}};
   SmallVector<Lane> operands;
   for (auto [o, i] : llvm::zip(node.inputs, in.operands)) {
     if (o.isLiteral()) {

@@ -29,6 +29,9 @@ public:
   /// Where an index out of range is reported: a pointer to an i32 that is 0 before the first. Null: nowhere.
   void setErrorSlot(mlir::Value v) { errorSlot = v; }
 
+  /// f32 results of this node of the file are converted to the node's type without rounding, unless the graph is strict: such a
+  /// conversion is no cast of the file's.
+  void keepWide(uint32_t specIndex) { wideNodes.push_back(specIndex); }
   /// The loads that every element makes, ahead of everything else: those of several vectors are then in flight together.
   /// `gathered`: those at an index that is loaded, else those that are not.
   void emitLoads(bool gathered = false);
@@ -93,6 +96,7 @@ private:
   int branchDepth = 0;
   std::vector<bool> stored;
   std::vector<bool> narrow; ///< f32 quotients of which nothing but values of 8 bits is made
+  std::vector<uint32_t> wideNodes;
   std::vector<std::vector<const TraceStore *>> storesOf; ///< by instance, where they are written at once
 };
 

@@ -149,9 +149,11 @@ std::vector<Exactness> exactness(const Graph &graph) {
       if (o.isLiteral())
         continue;
       all.inexact |= of[o.value].inexact;
+      all.products = std::max(all.products, of[o.value].products);
       all.narrow |=
           of[o.value].narrow || (graph.values[o.value].kind == Value::Result && is16(graph.type(o.value).dtype));
     }
+    all.products += opInfo(node.op).cls == OpClass::Matrix ? 1 : opInfo(node.op).cls == OpClass::Attention ? 2 : 0;
     for (ValueId v : node.outputs)
       of[v] = all;
   }
@@ -183,6 +185,8 @@ Comparison compare(const TensorType &type, const void *got, const void *kept, co
     floor = 1e-6;
     if (tolerance.output.narrow && (tolerance.strict || tolerance.severalKernels))
       floor = dtype == DType::F16 ? 0x1p-12 : 0x1p-9;
+    if (int products = tolerance.output.products)
+      floor *= 2 + 2 * products;
     c.rule = dtype == DType::F32 ? "1e-05 relative" : "2 ulp";
   } else {
     c.rule = "equal but for 1 in 1,000 one step off";

@@ -29,6 +29,8 @@ namespace rl::cli {
 struct Exactness {
   bool inexact = false; ///< a function, a reduction of floats or a matrix product leads to it
   bool narrow = false;  ///< 16-bit floats stand between two nodes on the way to it
+  int products =
+      0; ///< matrix products, one above the other, that lead to it: sums of many terms that were rounded before
 };
 /// For each output of the graph.
 std::vector<Exactness> exactness(const Graph &);

@@ -15,6 +15,7 @@ namespace {
 void narrow(Demand &to, const Demand &by) {
   to.limit = std::min(to.limit, by.limit);
   to.positive |= by.positive;
+  to.scale = std::min(to.scale, by.scale);
 }
 
 /// Adds what a node asks of its operands: of its own, and what its results are asked for.
@@ -51,6 +52,15 @@ void ask(const Graph &graph, const Node &node, std::vector<Demand> &all) {
   case OpKind::Quantize:
   case OpKind::FakeQuantize:
   case OpKind::Dequantize: operand(1, positive); break;
+  case OpKind::Matmul:
+  case OpKind::Linear: {
+    const bool along = node.op == OpKind::Linear || node.attrs.transposeB;
+    const int64_t rank =
+        node.inputs[1].isLiteral() ? 0 : static_cast<int64_t>(graph.type(node.inputs[1].value).shape.size());
+    const int64_t K = extent(1, along || rank == 1 ? rank - 1 : rank - 2);
+    operand(1, {INT64_MAX, false, K == INT64_MAX || K < 1 ? 1 : 1 / std::sqrt(static_cast<float>(K))});
+    break;
+  }
   case OpKind::ScaledMatmul:
     operand(2, positive);
     operand(3, positive);
@@ -126,7 +136,7 @@ template <class T, class Make> void each(void *data, int64_t begin, int64_t end,
 
 void fillRange(void *data, DType dtype, uint64_t stream, const Demand &demand, int64_t begin, int64_t end) {
   auto real = [&](int64_t i) {
-    float v = normalish(bitsAt(stream, i));
+    float v = normalish(bitsAt(stream, i)) * demand.scale;
     return demand.positive ? std::fabs(v) + 1.0f / 64 : v;
   };
   auto whole = [&](int64_t low, int64_t count) {

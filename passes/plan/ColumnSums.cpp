@@ -35,4 +35,28 @@ std::optional<ColumnSum> columnSum(const Graph &graph, ValueId v, int64_t width)
   return out;
 }
 
+bool isColumnSumOf(const Graph &graph, ValueId v, int64_t rows, int64_t width, int64_t leastParts) {
+  std::optional<ColumnSum> sum = columnSum(graph, v, width);
+  return sum && graph.type(sum->operand).elements() == rows * width && rows % sum->parts == 0 &&
+         rows / sum->parts > 1 && sum->parts >= leastParts;
+}
+
+std::set<ValueId> largeLoads(const Graph &graph, const std::set<ValueId> &stored, ValueId v, int64_t elements) {
+  std::set<ValueId> seen{v}, out;
+  std::vector<ValueId> work{v};
+  while (!work.empty()) {
+    ValueId u = work.back();
+    work.pop_back();
+    if (graph.values[u].kind != Value::Result || (u != v && stored.contains(u))) {
+      if (graph.type(u).elements() * 2 > elements)
+        out.insert(u);
+      continue;
+    }
+    for (const Operand &o : graph.nodes[graph.values[u].node].inputs)
+      if (!o.isLiteral() && seen.insert(o.value).second)
+        work.push_back(o.value);
+  }
+  return out;
+}
+
 } // namespace rl

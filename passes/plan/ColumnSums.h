@@ -9,6 +9,7 @@
 #include "ir/graph/Graph.h"
 
 #include <optional>
+#include <set>
 
 namespace rl {
 
@@ -19,5 +20,11 @@ struct ColumnSum {
 
 /// Whether a value is sums of f32 down the columns of rows of this width.
 std::optional<ColumnSum> columnSum(const Graph &, ValueId, int64_t width);
+
+/// Whether it is, of these rows, in equal parts of two or more and at least so many of them.
+bool isColumnSumOf(const Graph &, ValueId, int64_t rows, int64_t width, int64_t leastParts);
+
+/// What is loaded where a value is computed and has at least half as many elements as that: inputs, and what is stored.
+std::set<ValueId> largeLoads(const Graph &, const std::set<ValueId> &stored, ValueId, int64_t elements);
 
 } // namespace rl

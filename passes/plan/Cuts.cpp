@@ -237,4 +237,23 @@ std::optional<Cut> CutFinder::forBroadcast(const Trace &trace, const cost::WorkE
   return best;
 }
 
+ValueId cutBetweenLevels(const Graph &graph, const Trace &trace, const std::function<bool(ValueId)> &mayCut) {
+  std::map<ValueId, int> uses;
+  for (const Instance &in : trace.instances) {
+    // What a reduction alone reads (squares, say) would not spare the rest from being computed again.
+    if (in.level <= trace.levels / 2 || (in.node != kNone && opInfo(graph.nodes[in.node].op).cls == OpClass::Reduction))
+      continue;
+    for (uint32_t o : in.operands)
+      if (o != kNone)
+        if (const Instance &from = trace.instances[o];
+            from.node != kNone && from.varies && from.level <= trace.levels / 2 && from.level > 0 && mayCut(from.value))
+          ++uses[from.value];
+  }
+  ValueId best = kNone;
+  for (auto [v, n] : uses)
+    if (best == kNone || n >= uses[best])
+      best = v;
+  return best;
+}
+
 } // namespace rl

@@ -9,6 +9,7 @@
 #include "passes/plan/Measure.h"
 #include "passes/plan/Trace.h"
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -62,5 +63,9 @@ private:
   const std::set<ValueId> &stored;
   const std::map<ValueId, std::string> &cuts;
 };
+
+/// A value of whole rows in the middle of a long chain of reductions, the one that most of what follows is computed from; kNone:
+/// there is none that may be cut.
+ValueId cutBetweenLevels(const Graph &, const Trace &, const std::function<bool(ValueId)> &mayCut);
 
 } // namespace rl

@@ -1,6 +1,7 @@
 // Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "passes/plan/Measure.h"
+#include "passes/plan/Gemm.h"
 
 #include <algorithm>
 #include <cmath>
@@ -150,6 +151,25 @@ cost::WorkEstimate measureWork(const Graph &graph, const Trace &trace, int64_t t
   w.threadsPerBlock = static_cast<int>(threads);
   w.blocks = std::ceil(static_cast<double>(trace.elements) / static_cast<double>(trace.lanes * threads));
   return w;
+}
+
+Cones measureCones(const Graph &graph) {
+  Cones out{std::vector<uint32_t>(graph.values.size(), 0), std::vector<bool>(graph.values.size(), false)};
+  for (const Node &node : graph.nodes) {
+    cost::OpCost c = cost::opCost(node.op, DType::F32);
+    auto work = static_cast<uint64_t>(c.ops + 8 * c.special) + (isProduct(node) ? 1u << 20 : 0);
+    bool any = isHero(node);
+    for (const Operand &o : node.inputs)
+      if (!o.isLiteral()) {
+        work += out.work[o.value];
+        any = any || out.heroes[o.value];
+      }
+    for (ValueId v : node.outputs) {
+      out.work[v] = static_cast<uint32_t>(std::min<uint64_t>(work, 1u << 30));
+      out.heroes[v] = any;
+    }
+  }
+  return out;
 }
 
 } // namespace rl

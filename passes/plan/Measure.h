@@ -36,4 +36,11 @@ struct Pressure {
 };
 Pressure measurePressure(const Graph &, const Trace &);
 
+/// What is above each value: a cheap measure of its work, saturating, and whether a reduction or a product is (or it is one).
+struct Cones {
+  std::vector<uint32_t> work;
+  std::vector<bool> heroes;
+};
+Cones measureCones(const Graph &);
+
 } // namespace rl

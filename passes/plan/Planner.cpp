@@ -45,7 +45,6 @@ private:
   };
 
   Status checkSupported() const;
-  void measureCones();
   std::vector<Draft> drafts();
   bool loadedFor(ValueId v, int64_t elements) const;
   std::vector<ValueId> boundaryOf(const Draft &) const;
@@ -61,7 +60,7 @@ private:
   std::map<ValueId, std::string> cuts; ///< value -> why it is written, or loaded where it is an output anyway
   CutFinder finder;
   std::map<ValueId, int> level; ///< of what is stored: kernels that must have run before its own
-  std::vector<uint32_t> cone;   ///< by value: a cheap measure of the work above it, saturating
+  Cones cones;
   std::map<std::pair<std::vector<ValueId>, std::vector<ValueId>>, PlannedGroup>
       sound; ///< by outputs and loads: judged before
 };
@@ -84,24 +83,7 @@ bool Planner::loadedFor(ValueId v, int64_t elements) const {
     return false;
   if (cuts.contains(v))
     return true;
-  return graph.type(v).elements() != elements && cone[v] > 8;
-}
-
-/// A cheap measure of the work above each value: cheap enough, and it is computed again rather than loaded.
-void Planner::measureCones() {
-  cone.assign(graph.values.size(), 0);
-  for (const Node &node : graph.nodes) {
-    uint64_t work = 0;
-    if (isElementwise(opInfo(node.op).cls)) {
-      cost::OpCost c = cost::opCost(node.op, DType::F32);
-      work = static_cast<uint64_t>(c.ops + 8 * c.special);
-    }
-    for (const Operand &o : node.inputs)
-      if (!o.isLiteral())
-        work += cone[o.value];
-    for (ValueId v : node.outputs)
-      cone[v] = static_cast<uint32_t>(std::min<uint64_t>(work, 1u << 30));
-  }
+  return graph.type(v).elements() != elements && cones.work[v] > 8;
 }
 
 std::vector<Planner::Draft> Planner::drafts() {
@@ -186,7 +168,7 @@ std::vector<ValueId> Planner::boundaryOf(const Draft &d) const {
         continue;
       seen[o.value] = true;
       // What an earlier kernel happens to have stored is there for the loading.
-      bool there = stored.contains(o.value) && level.at(o.value) < d.level && cone[o.value] > 8;
+      bool there = stored.contains(o.value) && level.at(o.value) < d.level && cones.work[o.value] > 8;
       if (there || loadedFor(o.value, d.elements))
         loaded.push_back(o.value);
       else
@@ -524,7 +506,7 @@ void Planner::merge(std::vector<Placed> &placed) {
 
 Result<Plan> Planner::run() {
   RL_TRY(checkSupported());
-  measureCones();
+  cones = measureCones(graph);
   for (ValueId v : graph.outputs)
     if (graph.values[v].kind == Value::Result)
       stored.insert(v);

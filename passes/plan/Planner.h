@@ -14,11 +14,14 @@
 #include "ir/graph/Graph.h"
 #include "passes/cost/Cost.h"
 #include "passes/cost/OpCost.h"
+#include "passes/plan/Gemm.h"
+
+#include <optional>
 
 namespace rl {
 
 struct PlannedGroup {
-  std::string kind = "pointwise"; ///< or "row", "transpose"
+  std::string kind = "pointwise"; ///< or "row", "transpose", "gemm"
   std::vector<ValueId> inputs, outputs;
   std::vector<NodeId> nodes; ///< what is evaluated, in the graph's order
   int64_t elements = 0;      ///< of the iteration space
@@ -32,6 +35,7 @@ struct PlannedGroup {
   bool across = false; ///< neighbouring threads have neighbouring rows, as those are neighbours in memory
   int64_t parts = 0;   ///< not 0: some outputs are sums down the columns (ColumnSums.h); a block has the rows of a part
   bool online = false; ///< a maximum and the sum of exponentials over it take one pass (OnlineSum.h)
+  std::optional<GemmSchedule> gemm; ///< of a kernel of matrix products, with B*M `rows` of N
   cost::WorkEstimate work;
   cost::Estimate time;
   int64_t unfusedBytes = 0; ///< what its nodes would move as one kernel each; layouts that are views move nothing

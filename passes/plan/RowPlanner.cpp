@@ -2,6 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "passes/plan/RowPlanner.h"
 #include "passes/plan/ColumnSums.h"
+#include "passes/plan/Cuts.h"
+#include "passes/plan/Gemm.h"
+#include "passes/plan/Measure.h"
 #include "passes/plan/RowSchedule.h"
 #include "passes/plan/Trace.h"
 #include "passes/plan/TransposePlanner.h"
@@ -16,13 +19,12 @@ namespace rl {
 
 namespace {
 
-bool isReduction(const Node &node) { return opInfo(node.op).cls == OpClass::Reduction; }
-
 std::string quoted(const Graph &graph, ValueId v) { return "'" + graph.values[v].name + "'"; }
 
-/// Plain rows of elements have width 0: they are not reduced.
+/// Plain rows of elements have width 0: they are not reduced. A product of [B, M, N] has B*M rows of N.
 struct Space {
   int64_t rows = 0, width = 0;
+  bool product = false;
   auto operator<=>(const Space &) const = default;
 };
 
@@ -53,30 +55,38 @@ private:
   const Node *nodeOf(ValueId v) const {
     return graph.values[v].kind == Value::Result ? &graph.nodes[graph.values[v].node] : nullptr;
   }
-  Space rowsOf(const Node &reduction) const {
-    int64_t rows = graph.type(reduction.outputs[0]).elements();
-    return {rows, graph.type(reduction.inputs[0].value).elements() / rows};
+  Space rowsOf(const Node &hero) const {
+    int64_t rows = graph.type(hero.outputs[0]).elements();
+    if (isProduct(hero)) {
+      ProductShape shape = productShape(graph, hero);
+      return {shape.rows(), shape.n, true};
+    }
+    return {rows, graph.type(hero.inputs[0].value).elements() / rows};
   }
   bool inSpace(ValueId v, Space s) const {
     if (auto own = carried.find(v); own != carried.end())
       return own->second == s;
     int64_t n = graph.type(v).elements();
-    return n == s.rows || (s.width && n == s.rows * s.width);
+    return (n == s.rows && !s.product) || (s.width && n == s.rows * s.width);
   }
+  void above(ValueId v, Space s, std::vector<ValueId> &computed, std::vector<ValueId> *loaded) const;
+  bool dependsOn(ValueId v, ValueId on) const;
+  void storeOperands();
+  ValueId cutBehindProduct(const std::vector<ValueId> &path) const;
+  std::vector<ValueId> pathTo(const std::vector<ValueId> &outputs, NodeId hero, Space s) const;
+  bool productsOnce(const std::vector<Draft> &);
   bool loadedFor(ValueId v, Space s) const;
-  void measureCones();
   Status checkSupported() const;
-  std::set<ValueId> wholeTensors(ValueId v, int64_t elements) const;
   void carryColumnSums();
   bool spacesFit(); ///< false: something was cut, plan again
   void placeLevels();
   std::vector<Draft> drafts() const;
   void joinPointwise(std::vector<Draft> &, std::set<ValueId> &pointwise) const;
-  std::vector<ValueId> nearestReduction(ValueId v, bool softly) const;
+  std::vector<ValueId> nearestHero(ValueId v, bool softly) const;
   ValueId cutOnPath(const std::vector<ValueId> &path) const;
   bool cut(ValueId v, std::string reason, bool hard = false);
   Result<Verdict> judge(const Draft &);
-  ValueId cutBetweenLevels(const Trace &) const;
+  Result<Verdict> judgeProducts(const Draft &);
   Result<Plan> planPointwiseAt(int level, const std::set<ValueId> &outputs) const;
 
   const Graph &graph;
@@ -88,38 +98,18 @@ private:
   std::map<ValueId, Space> carried;
   std::set<ValueId> notCarried;
   std::map<ValueId, int> level;
-  std::vector<uint32_t> cone; ///< by value: a cheap measure of the work above it, saturating
-  std::vector<bool> reduces;  ///< by value: a reduction is above it, or it is one
+  Cones cones;
 };
 
 Status RowPlanner::checkSupported() const {
   for (NodeId n = 0; n < graph.nodes.size(); ++n)
-    if (const Node &node = graph.nodes[n]; !isPointwise(node.op) && !isReduction(node))
-      return unsupported(
-          node.pointer(),
-          graph.describe(n) +
-              ": only elementwise, layout, creation and indexing ops, reductions, norms and softmax are compiled for " +
-              target.name + "; the target 'reference' runs every op");
+    if (const Node &node = graph.nodes[n]; !isPointwise(node.op) && !isHero(node))
+      return unsupported(node.pointer(), graph.describe(n) +
+                                             ": only elementwise, layout, creation and indexing ops, reductions, "
+                                             "norms, softmax, losses, quantisation, "
+                                             "matrix products and attention are compiled for " +
+                                             target.name + "; the target 'reference' runs every op");
   return {};
-}
-
-void RowPlanner::measureCones() {
-  cone.assign(graph.values.size(), 0);
-  reduces.assign(graph.values.size(), false);
-  for (const Node &node : graph.nodes) {
-    cost::OpCost c = cost::opCost(node.op, DType::F32);
-    auto work = static_cast<uint64_t>(c.ops + 8 * c.special);
-    bool any = isReduction(node);
-    for (const Operand &o : node.inputs)
-      if (!o.isLiteral()) {
-        work += cone[o.value];
-        any = any || reduces[o.value];
-      }
-    for (ValueId v : node.outputs) {
-      cone[v] = static_cast<uint32_t>(std::min<uint64_t>(work, 1u << 30));
-      reduces[v] = any;
-    }
-  }
 }
 
 /// What another kernel stores is loaded where it was cut, and where it lies in another space and is not cheap; a kernel over
@@ -132,8 +122,11 @@ bool RowPlanner::loadedFor(ValueId v, Space s) const {
   auto it = cuts.find(v);
   if (it != cuts.end() && (it->second.hard || s.width == 0))
     return true;
+  // Beside a product nothing is computed twice.
+  if (it != cuts.end() && s.product && (!spaces.contains(v) || spaces.at(v) != s))
+    return true;
   if (!inSpace(v, s))
-    return it != cuts.end() || reduces[v] || cone[v] > 8;
+    return it != cuts.end() || cones.heroes[v] || cones.work[v] > 8;
   // The same number of elements, but of other rows.
   if (auto own = spaces.find(v); own != spaces.end() && own->second.width && own->second != s)
     return true;
@@ -145,7 +138,7 @@ bool RowPlanner::cut(ValueId v, std::string reason, bool hard) {
   auto [it, made] = cuts.try_emplace(v, Cut{std::move(reason), false});
   if (!made && it->second.hard)
     return false;
-  if (hard || !made || (!fresh && reduces[v] && !isReduction(*nodeOf(v))))
+  if (hard || !made || (!fresh && cones.heroes[v] && !isHero(*nodeOf(v))))
     it->second.hard = true;
   return true;
 }
@@ -160,6 +153,8 @@ ValueId RowPlanner::cutOnPath(const std::vector<ValueId> &path) const {
   for (size_t i = 1; i < path.size(); ++i)
     if (stored.contains(path[i]) && free(path[i]))
       return path[i];
+  if (isProduct(*nodeOf(path.back())))
+    return cutBehindProduct(path);
   for (size_t i = 0; i + 1 < path.size(); ++i)
     switch (nodeOf(path[i])->op) {
     case OpKind::Permute:
@@ -184,9 +179,160 @@ ValueId RowPlanner::cutOnPath(const std::vector<ValueId> &path) const {
   return path.back();
 }
 
-/// The way from a stored value up to the reduction nearest above it, value first; empty: there is none. It does not lead through
+/// How much of what follows a product its kernel takes along: as far as the elements stay its own, to the smallest type, and
+/// to the last value of that. What needs another hero is not for this kernel, unless that one shares it.
+ValueId RowPlanner::cutBehindProduct(const std::vector<ValueId> &path) const {
+  ValueId product = path.back(), best = product;
+  const Node &hero = *nodeOf(product);
+  auto joins = [&](ValueId v) { // a product over the same left operand alone
+    std::vector<ValueId> work{v};
+    std::set<ValueId> seen{v};
+    while (!work.empty()) {
+      ValueId u = work.back();
+      work.pop_back();
+      const Node *node = nodeOf(u);
+      if (!node || !cones.heroes[u] || stored.contains(u))
+        continue;
+      if (isHero(*node)) {
+        if (!isProduct(*node) || (u != product && !shareKernel(graph, *node, hero)))
+          return false;
+        continue;
+      }
+      for (const Operand &o : node->inputs)
+        if (!o.isLiteral() && seen.insert(o.value).second)
+          work.push_back(o.value);
+    }
+    return true;
+  };
+  for (size_t i = path.size() - 1; i-- > 1;) {
+    const Node &node = *nodeOf(path[i]);
+    bool same = opInfo(node.op).cls != OpClass::Shape || node.op == OpKind::Reshape || node.op == OpKind::Unsqueeze ||
+                node.op == OpKind::Squeeze;
+    if (!same || isHero(node) || graph.type(path[i]).elements() != graph.type(product).elements())
+      break;
+    bool pure = true;
+    for (const Operand &o : node.inputs)
+      if (!o.isLiteral() && o.value != path[i + 1])
+        pure &= !cones.heroes[o.value] || (stored.contains(o.value) ? !dependsOn(o.value, product) : joins(o.value));
+    if (!pure)
+      break;
+    auto it = cuts.find(path[i]);
+    if ((it == cuts.end() || !it->second.hard) &&
+        dtypeSize(graph.type(path[i]).dtype) <= dtypeSize(graph.type(best).dtype))
+      best = path[i];
+  }
+  return best;
+}
+
+bool RowPlanner::dependsOn(ValueId v, ValueId on) const {
+  std::vector<ValueId> work{v};
+  std::set<ValueId> seen{v};
+  while (!work.empty()) {
+    ValueId u = work.back();
+    work.pop_back();
+    if (u == on)
+      return true;
+    if (const Node *node = nodeOf(u))
+      for (const Operand &o : node->inputs)
+        if (!o.isLiteral() && cones.heroes[o.value] && seen.insert(o.value).second)
+          work.push_back(o.value);
+  }
+  return false;
+}
+
+/// What a kernel of this space computes for `v`, itself first, and what it loads. What only a product's operands need is
+/// loaded as soon as it is stored.
+void RowPlanner::above(ValueId v, Space s, std::vector<ValueId> &computed, std::vector<ValueId> *loaded) const {
+  std::set<std::pair<ValueId, bool>> seen{{v, false}};
+  std::vector<std::pair<ValueId, bool>> work{{v, false}};
+  while (!work.empty()) {
+    auto [u, operand] = work.back();
+    work.pop_back();
+    if (!operand)
+      computed.push_back(u);
+    const Node *node = nodeOf(u);
+    if (!node)
+      continue;
+    bool inner = operand || isProduct(*node);
+    for (const Operand &o : node->inputs)
+      if (!o.isLiteral() && seen.insert({o.value, inner}).second) {
+        if (inner ? stored.contains(o.value) : loadedFor(o.value, s)) {
+          if (loaded)
+            loaded->push_back(o.value);
+        } else {
+          work.push_back({o.value, inner});
+        }
+      }
+  }
+}
+
+/// Products read their operands over and over: what is more than a view or a widening cast of a load is written first, unless it
+/// is computed but once and from no more than it has itself.
+void RowPlanner::storeOperands() {
+  for (const Node &node : graph.nodes)
+    if (isProduct(node))
+      for (bool left : {true, false}) {
+        ValueId operand = node.inputs[left ? 0 : 1].value, v = operandSource(graph, operand, &stored);
+        const Node *from = nodeOf(v);
+        if (from && !stored.contains(v) && opInfo(from->op).cls != OpClass::Creation &&
+            !readsOnce(graph, node, left, stored))
+          cut(v, "stored: '" + graph.values[node.outputs[0]].name + "' multiplies it");
+      }
+}
+
+std::vector<ValueId> RowPlanner::pathTo(const std::vector<ValueId> &outputs, NodeId hero, Space s) const {
+  std::map<ValueId, ValueId> below;
+  std::deque<ValueId> work;
+  for (ValueId v : outputs) {
+    below.try_emplace(v, kNone);
+    work.push_back(v);
+  }
+  while (!work.empty()) {
+    ValueId u = work.front();
+    work.pop_front();
+    const Node *node = nodeOf(u);
+    if (!node)
+      continue;
+    if (graph.values[u].node == hero) {
+      std::vector<ValueId> path;
+      for (; u != kNone; u = below[u])
+        path.push_back(u);
+      std::reverse(path.begin(), path.end());
+      return path;
+    }
+    if (!isProduct(*node))
+      for (const Operand &o : node->inputs)
+        if (!o.isLiteral() && !loadedFor(o.value, s) && below.try_emplace(o.value, u).second)
+          work.push_back(o.value);
+  }
+  return {};
+}
+
+/// A product that two kernels would compute is written by the first of them. False: something was cut, plan again.
+bool RowPlanner::productsOnce(const std::vector<Draft> &drafts) {
+  std::map<NodeId, size_t> owner;
+  for (size_t d = 0; d < drafts.size(); ++d) // ascending levels
+    if (drafts[d].space.product)
+      for (ValueId v : drafts[d].outputs) {
+        std::vector<ValueId> computed;
+        above(v, drafts[d].space, computed, nullptr);
+        for (ValueId u : computed)
+          if (nodeOf(u) && isProduct(*nodeOf(u))) {
+            NodeId hero = graph.values[u].node;
+            auto [it, fresh] = owner.try_emplace(hero, d);
+            if (fresh || it->second == d)
+              continue;
+            std::vector<ValueId> path = pathTo(drafts[d].outputs, hero, drafts[d].space);
+            if (cut(cutOnPath(path), "stored: a later kernel needs it beside what was not there yet", true))
+              return false;
+          }
+      }
+  return true;
+}
+
+/// The way from a stored value up to the hero (reduction or product) nearest above it, value first; empty: there is none. It does not lead through
 /// what is cut hard, nor, where `softly`, through what is cut at all.
-std::vector<ValueId> RowPlanner::nearestReduction(ValueId v, bool softly) const {
+std::vector<ValueId> RowPlanner::nearestHero(ValueId v, bool softly) const {
   std::map<ValueId, ValueId> below{{v, kNone}};
   std::deque<ValueId> work{v};
   while (!work.empty()) {
@@ -194,9 +340,9 @@ std::vector<ValueId> RowPlanner::nearestReduction(ValueId v, bool softly) const 
     work.pop_front();
     const Node *node = nodeOf(u);
     auto it = cuts.find(u);
-    if (!node || !reduces[u] || (u != v && it != cuts.end() && (softly || it->second.hard)))
+    if (!node || !cones.heroes[u] || (u != v && it != cuts.end() && (softly || it->second.hard)))
       continue;
-    if (isReduction(*node)) {
+    if (isHero(*node)) {
       std::vector<ValueId> path;
       for (; u != kNone; u = below[u])
         path.push_back(u);
@@ -210,57 +356,35 @@ std::vector<ValueId> RowPlanner::nearestReduction(ValueId v, bool softly) const 
   return {};
 }
 
-/// What has at least half as many elements and is read where `v` is computed.
-std::set<ValueId> RowPlanner::wholeTensors(ValueId v, int64_t elements) const {
-  std::set<ValueId> seen{v}, out;
-  std::vector<ValueId> work{v};
-  while (!work.empty()) {
-    ValueId u = work.back();
-    work.pop_back();
-    const Node *node = nodeOf(u);
-    if (!node && graph.type(u).elements() * 2 > elements)
-      out.insert(u);
-    if (node)
-      for (const Operand &o : node->inputs)
-        if (!o.isLiteral() && seen.insert(o.value).second)
-          work.push_back(o.value);
-  }
-  return out;
-}
-
 /// Sums down the columns of what a row kernel computes, or at least loads, are carried along by it.
 void RowPlanner::carryColumnSums() {
   carried.clear();
-  if (!target.gpu)
-    return;
-  auto fits = [&](ValueId v, Space s) {
-    std::optional<ColumnSum> sum = columnSum(graph, v, s.width);
-    return sum && graph.type(sum->operand).elements() == s.rows * s.width && s.rows % sum->parts == 0 &&
-           s.rows / sum->parts > 1 && static_cast<double>(sum->parts) >= target.smCount / 2;
+  auto leastParts = static_cast<int64_t>(target.smCount / 2);
+  auto tryRows = [&](ValueId v, const Node &hero) {
+    Space s = rowsOf(hero);
+    bool fits = isReduction(hero) && isColumnSumOf(graph, v, s.rows, s.width, leastParts);
+    if (fits)
+      carried.emplace(v, s);
+    return fits;
   };
   for (ValueId v : stored) {
     const Node *node = nodeOf(v);
-    if (notCarried.contains(v) || !node || node->op != OpKind::Sum || node->inputs[0].isLiteral())
+    if (!target.gpu || notCarried.contains(v) || !node || node->op != OpKind::Sum || node->inputs[0].isLiteral())
       continue;
     ValueId of = node->inputs[0].value;
-    if (std::vector<ValueId> path = nearestReduction(of, false); !path.empty()) {
-      if (Space s = rowsOf(*nodeOf(path.back())); fits(v, s))
-        carried.emplace(v, s);
+    if (std::vector<ValueId> path = nearestHero(of, false); !path.empty()) {
+      tryRows(v, *nodeOf(path.back()));
       continue;
     }
-    std::set<ValueId> own = wholeTensors(of, graph.type(of).elements());
+    std::set<ValueId> own = largeLoads(graph, stored, of, graph.type(of).elements());
     for (ValueId other : stored) {
-      std::vector<ValueId> path = other == v ? std::vector<ValueId>() : nearestReduction(other, false);
-      if (path.empty())
+      std::vector<ValueId> path = other == v ? std::vector<ValueId>() : nearestHero(other, false);
+      if (path.empty() || !inSpace(other, rowsOf(*nodeOf(path.back()))))
         continue;
-      Space s = rowsOf(*nodeOf(path.back()));
-      if (!fits(v, s) || !inSpace(other, s))
-        continue;
-      std::set<ValueId> theirs = wholeTensors(other, s.rows * s.width);
-      if (std::any_of(own.begin(), own.end(), [&](ValueId u) { return theirs.contains(u); })) {
-        carried.emplace(v, s);
+      std::set<ValueId> theirs = largeLoads(graph, stored, other, graph.type(of).elements());
+      if (std::any_of(own.begin(), own.end(), [&](ValueId u) { return theirs.contains(u); }) &&
+          tryRows(v, *nodeOf(path.back())))
         break;
-      }
     }
   }
 }
@@ -276,13 +400,14 @@ bool RowPlanner::spacesFit() {
       continue;
     }
     Space space{graph.type(v).elements(), 0};
-    if (std::vector<ValueId> path = nearestReduction(v, false); !path.empty()) {
+    if (std::vector<ValueId> path = nearestHero(v, false); !path.empty()) {
       Space rows = rowsOf(*nodeOf(path.back()));
       if (inSpace(v, rows)) {
         space = rows;
-      } else if (path = nearestReduction(v, true); !path.empty()) {
-        cut(cutOnPath(path), "stored: " + quoted(graph, v) + " is not made of the rows that '" +
-                                 graph.values[path.back()].name + "' reduces");
+      } else if (path = nearestHero(v, true); !path.empty()) {
+        cut(cutOnPath(path), "stored: " + quoted(graph, v) + " is not made of the " +
+                                 (isProduct(*nodeOf(path.back())) ? "elements of '" : "rows of '") +
+                                 graph.values[path.back()].name + "'");
         return false;
       }
     }
@@ -297,20 +422,11 @@ void RowPlanner::placeLevels() {
   for (ValueId v : stored) { // ascending: operands come before results
     Space s = spaces.at(v);
     int most = 0;
-    std::set<ValueId> seen{v};
-    std::vector<ValueId> work{v};
-    while (!work.empty()) {
-      ValueId u = work.back();
-      work.pop_back();
-      if (const Node *node = nodeOf(u))
-        for (const Operand &o : node->inputs)
-          if (!o.isLiteral() && seen.insert(o.value).second) {
-            if (loadedFor(o.value, s))
-              most = std::max(most, level.at(o.value) + 1);
-            else
-              work.push_back(o.value);
-          }
-    }
+    std::vector<ValueId> computed, loaded;
+    above(v, s, computed, &loaded);
+    for (ValueId u : loaded)
+      if (nodeOf(u))
+        most = std::max(most, level.at(u) + 1);
     level[v] = most;
   }
 }
@@ -333,27 +449,22 @@ std::vector<RowPlanner::Draft> RowPlanner::drafts() const {
     };
     std::map<ValueId, size_t> owner;
     for (size_t i = 0; i < values.size(); ++i) {
-      std::set<ValueId> seen{values[i]};
-      std::vector<ValueId> work{values[i]};
-      while (!work.empty()) {
-        ValueId u = work.back();
-        work.pop_back();
-        bool boundary = u != values[i] && loadedFor(u, space);
-        if (graph.type(u).elements() * 2 > space.rows * space.width || u == values[i]) {
+      std::vector<ValueId> reached, loaded;
+      above(values[i], space, reached, &loaded);
+      // Kernels of products have their products in common, whatever they read.
+      if (!space.product)
+        reached.insert(reached.end(), loaded.begin(), loaded.end());
+      for (ValueId u : reached)
+        if ((space.product ? cones.heroes[u] : graph.type(u).elements() * 2 > space.rows * space.width) ||
+            u == values[i]) {
           auto [it, fresh] = owner.try_emplace(u, i);
           if (!fresh)
             group[find(i)] = find(it->second);
         }
-        const Node *node = boundary ? nullptr : nodeOf(u);
-        if (node)
-          for (const Operand &o : node->inputs)
-            if (!o.isLiteral() && seen.insert(o.value).second)
-              work.push_back(o.value);
-      }
     }
     // Small ones are not worth a launch each.
     constexpr int64_t kSmall = 1 << 22; // elements
-    if (target.gpu && space.rows * space.width <= kSmall)
+    if (target.gpu && !space.product && space.rows * space.width <= kSmall)
       for (size_t i = 1; i < values.size(); ++i)
         group[find(i)] = find(0);
     std::map<size_t, Draft> parts;
@@ -372,46 +483,108 @@ std::vector<RowPlanner::Draft> RowPlanner::drafts() const {
 /// A stored elementwise value that a row kernel computes anyway is stored by it.
 void RowPlanner::joinPointwise(std::vector<Draft> &rows, std::set<ValueId> &pointwise) const {
   for (Draft &d : rows) {
-    std::set<ValueId> seen(d.outputs.begin(), d.outputs.end());
-    std::vector<ValueId> work(d.outputs);
-    while (!work.empty()) {
-      ValueId u = work.back();
-      work.pop_back();
+    std::vector<ValueId> computed;
+    for (ValueId v : d.outputs)
+      above(v, d.space, computed, nullptr);
+    for (ValueId u : computed)
       if (pointwise.contains(u) && level.at(u) == d.level && inSpace(u, d.space)) {
         pointwise.erase(u);
         d.outputs.push_back(u);
       }
-      if (const Node *node = nodeOf(u))
-        for (const Operand &o : node->inputs)
-          if (!o.isLiteral() && !loadedFor(o.value, d.space) && seen.insert(o.value).second)
-            work.push_back(o.value);
-    }
     std::sort(d.outputs.begin(), d.outputs.end());
   }
 }
 
-/// A value of whole rows in the middle of a long chain of reductions, the one that most of what follows is computed from.
-ValueId RowPlanner::cutBetweenLevels(const Trace &trace) const {
-  std::map<ValueId, int> uses;
-  for (const Instance &in : trace.instances) {
-    // What a reduction alone reads (squares, say) would not spare the rest from being computed again.
-    if (in.level <= trace.levels / 2 || (in.node != kNone && isReduction(graph.nodes[in.node])))
-      continue;
-    for (uint32_t o : in.operands)
-      if (o != kNone)
-        if (const Instance &from = trace.instances[o]; from.node != kNone && from.varies &&
-                                                       from.level <= trace.levels / 2 && from.level > 0 &&
-                                                       !cuts.contains(from.value))
-          ++uses[from.value];
+/// A kernel of products: its epilogue is traced with the products as given, its operands are traced each by itself.
+Result<RowPlanner::Verdict> RowPlanner::judgeProducts(const Draft &d) {
+  Verdict out;
+  TraceRequest request;
+  request.graph = &graph;
+  request.outputs = d.outputs;
+  request.boundary.assign(graph.values.size(), false);
+  for (ValueId v : stored)
+    request.boundary[v] = loadedFor(v, d.space);
+  for (ValueId v : d.outputs)
+    request.boundary[v] = false;
+  request.width = d.space.width;
+  request.rows = d.space.rows;
+  request.products = true;
+  request.maxInstances = 4 * graph.nodes.size() + 1024;
+  request.lanes = epilogueLanes(graph, d.outputs, d.space.width, target);
+  RL_ASSIGN(TraceOutcome traced, tracePointwiseUpTo(request));
+  constexpr int64_t kRegisters =
+      128; // half of a thread's: on a GPU tiles wait in shared memory while the epilogue runs
+  Pressure pressure = measurePressure(graph, traced.trace);
+  while (target.gpu && pressure.registers > kRegisters && request.lanes > 1) {
+    request.lanes /= 2;
+    RL_ASSIGN(traced, tracePointwiseUpTo(request));
+    pressure = measurePressure(graph, traced.trace);
   }
-  ValueId best = kNone;
-  for (auto [v, n] : uses)
-    if (best == kNone || n >= uses[best])
-      best = v;
-  return best;
+  if (!traced.foreign.empty()) {
+    out.cut = cutOnPath(traced.foreign);
+    out.reason = "stored: " + quoted(graph, traced.foreign[0]) + " needs " + quoted(graph, traced.foreign.back()) +
+                 " otherwise than element by element";
+    return out;
+  }
+  std::vector<NodeId> products;
+  std::set<ValueId> loads;
+  std::set<NodeId> nodes;
+  PlannedGroup g;
+  auto count = [&](const Trace &trace) {
+    for (const Instance &in : trace.instances)
+      if (in.node != kNone)
+        nodes.insert(in.node);
+      else if (loads.insert(in.value).second)
+        g.inputs.push_back(in.value);
+  };
+  count(traced.trace);
+  for (NodeId n : nodes)
+    if (isProduct(graph.nodes[n]))
+      products.push_back(n);
+  for (size_t i = 1; i < products.size(); ++i)
+    if (i > 1 || !shareKernel(graph, graph.nodes[products[0]], graph.nodes[products[i]])) {
+      out.cut = cutOnPath(pathTo(d.outputs, products[i], d.space));
+      out.hard = true;
+      out.reason = i > 1 ? "stored: a third product would need more registers for results than a thread has"
+                         : "stored: " + quoted(graph, graph.nodes[products[0]].outputs[0]) + " and " +
+                               quoted(graph, graph.nodes[products[i]].outputs[0]) +
+                               " have no left operand and extents in common, so that no kernel computes both";
+      return out;
+    }
+  std::vector<bool> boundary(graph.values.size(), false);
+  for (ValueId v : stored)
+    boundary[v] = true;
+  for (NodeId n : products)
+    for (const Operand &o : graph.nodes[n].inputs) {
+      RL_ASSIGN(Trace operand, traceOperand(graph, o.value, boundary, target.gpu));
+      count(operand);
+    }
+  size_t arguments = g.inputs.size() + d.outputs.size();
+  bool crowded = target.gpu && pressure.registers > kRegisters && !pressure.live.empty();
+  if (traced.exceeded || arguments > maxKernelArguments(target) || crowded) {
+    // Behind the product itself everything is left to others.
+    for (NodeId n : products)
+      if (ValueId v = graph.nodes[n].outputs[0]; !cuts.contains(v) || !cuts.at(v).hard) {
+        out.cut = v;
+        out.hard = true;
+        out.reason = "stored: what is elementwise behind it has " + std::to_string(arguments) + " tensors and " +
+                     std::to_string(pressure.registers) + " registers of values at once, too much beside a tile";
+        return out;
+      }
+    return unsupported(graph.nodes[products[0]].pointer(), graph.describe(products[0]) + ": its kernel would have " +
+                                                               std::to_string(arguments) +
+                                                               " arguments, and there is nowhere to part it");
+  }
+  g.outputs = d.outputs;
+  g.nodes.assign(nodes.begin(), nodes.end());
+  scheduleGemm(graph, traced.trace, products, target, g);
+  out.group = std::move(g);
+  return out;
 }
 
 Result<RowPlanner::Verdict> RowPlanner::judge(const Draft &d) {
+  if (d.space.product)
+    return judgeProducts(d);
   constexpr uint32_t kMostLevels = 12;
   Verdict out;
   TraceRequest request;
@@ -447,8 +620,11 @@ Result<RowPlanner::Verdict> RowPlanner::judge(const Draft &d) {
   }
   if (!traced.foreign.empty()) {
     out.cut = cutOnPath(traced.foreign);
-    out.reason = "stored: " + quoted(graph, traced.foreign.back()) + " reduces other rows than " +
-                 quoted(graph, traced.foreign[0]) + " is computed over";
+    bool product = isProduct(*nodeOf(traced.foreign.back()));
+    out.reason = "stored: " + quoted(graph, traced.foreign[0]) + " is computed over rows of " +
+                 std::to_string(d.space.width) + ", " +
+                 (product ? "which no tile of the product " + quoted(graph, traced.foreign.back()) + " has"
+                          : "other than " + quoted(graph, traced.foreign.back()) + " reduces");
     return out;
   }
   std::set<ValueId> loads;
@@ -466,7 +642,7 @@ Result<RowPlanner::Verdict> RowPlanner::judge(const Draft &d) {
   size_t arguments = g.inputs.size() + d.outputs.size();
   size_t most = maxKernelArguments(target);
   if (traced.exceeded || traced.trace.levels > kMostLevels || arguments > most) {
-    out.cut = cutBetweenLevels(traced.trace);
+    out.cut = cutBetweenLevels(graph, traced.trace, [&](ValueId v) { return !cuts.contains(v); });
     if (out.cut == kNone)
       return unsupported(graph.nodes[graph.values[d.outputs[0]].node].pointer(),
                          graph.describe(graph.values[d.outputs[0]].node) + ": a kernel over its rows would have " +
@@ -508,7 +684,7 @@ Result<Plan> RowPlanner::planPointwiseAt(int at, const std::set<ValueId> &output
     ValueId v = work.back();
     work.pop_back();
     if (!outputs.contains(v) && stored.contains(v) && level.at(v) < at &&
-        (cuts.contains(v) || reduces[v] || cone[v] > 8)) {
+        (cuts.contains(v) || cones.heroes[v] || cones.work[v] > 8)) {
       part.values[v].kind = Value::Input;
       continue;
     }
@@ -530,16 +706,19 @@ Result<Plan> RowPlanner::planPointwiseAt(int at, const std::set<ValueId> &output
 
 Result<Plan> RowPlanner::run() {
   RL_TRY(checkSupported());
-  measureCones();
+  cones = measureCones(graph);
   for (ValueId v : graph.outputs)
     if (graph.values[v].kind == Value::Result)
       stored.insert(v);
+  storeOperands();
   // Each round finds every row kernel sound, or writes one more value to memory or has one more loaded.
   for (;;) {
     if (!spacesFit())
       continue;
     placeLevels();
     std::vector<Draft> rows = drafts();
+    if (!productsOnce(rows))
+      continue;
     std::set<ValueId> pointwise;
     int last = 0;
     for (ValueId v : stored) {
@@ -601,7 +780,7 @@ Result<Plan> RowPlanner::run() {
 } // namespace
 
 Result<Plan> planKernels(const Graph &graph, const cost::TargetDesc &target) {
-  bool reduces = std::any_of(graph.nodes.begin(), graph.nodes.end(), isReduction);
+  bool reduces = std::any_of(graph.nodes.begin(), graph.nodes.end(), isHero);
   RL_ASSIGN(Plan plan, reduces ? RowPlanner(graph, target).run() : planPointwise(graph, target));
   chooseTransposes(graph, target, plan);
   return plan;

@@ -131,17 +131,23 @@ int64_t unfusedBytes(const Graph &graph, const std::vector<NodeId> &nodes) {
   auto ownerOf = [&](ValueId v) {
     return graph.values[v].kind == Value::Result ? graph.nodes[graph.values[v].node].specIndex : kNone;
   };
+  // A view in the making of a node that is more than a view reads what the node reads.
+  std::set<uint32_t> computes;
+  for (NodeId n : all)
+    if (!cost::isView(graph.nodes[n].op))
+      computes.insert(graph.nodes[n].specIndex);
+  auto isView = [&](const Node &node) { return !computes.contains(node.specIndex); };
   for (NodeId n = 0; n < graph.nodes.size(); ++n) {
     const Node &node = graph.nodes[n];
     for (const Operand &o : node.inputs)
       if (!o.isLiteral() && ownerOf(o.value) != node.specIndex) {
-        if (all.contains(n) && !cost::isView(node.op))
+        if (all.contains(n) && !isView(node))
           moved[node.specIndex].insert(o.value);
-        if (NodeId from = graph.values[o.value].node; all.contains(from) && !cost::isView(graph.nodes[from].op))
+        if (NodeId from = graph.values[o.value].node; all.contains(from) && !isView(graph.nodes[from]))
           moved[ownerOf(o.value)].insert(o.value);
       }
     for (ValueId v : node.outputs)
-      if (outputs.contains(v) && all.contains(n) && !cost::isView(node.op))
+      if (outputs.contains(v) && all.contains(n) && !isView(node))
         moved[node.specIndex].insert(v);
   }
   int64_t bytes = 0;

@@ -63,6 +63,9 @@ private:
   void startGather(Frame &, const Node &);
   void wantGathered(Frame &);
   void addIndexOperands(Instance &) const;
+  Status startProduct(Frame &, const Node &);
+  IndexTuple indexBehindProduct(ValueId output);
+  Status foreign(const Frame &, const Node &, const char *why);
   void placeInRow(Instance &) const;
   bool dependsOnElement(Expr e) const {
     e = ctx->expand(e);
@@ -203,7 +206,11 @@ Status Tracer::start(Frame &f) {
   case OpClass::Reduction:
     if (request.width)
       return startReduction(f, node);
-    [[fallthrough]];
+    return foreign(f, node, " is not a pointwise or layout op");
+  case OpClass::Matrix:
+    if (request.width && node.op == OpKind::Matmul)
+      return startProduct(f, node);
+    return foreign(f, node, " is not a pointwise or layout op");
   default: return unsupported(node.pointer(), graph.describe(value.node) + " is not a pointwise or layout op");
   }
   const std::vector<int64_t> &from = graph.type(node.inputs[0].value).shape;
@@ -234,6 +241,64 @@ Status Tracer::start(Frame &f) {
   }
 }
 
+Status Tracer::foreign(const Frame &f, const Node &node, const char *why) {
+  isForeign = request.width != 0;
+  return unsupported(node.pointer(), graph.describe(graph.values[f.want.value].node) + why);
+}
+
+/// A product's elements come in the kernel's order, from all threads together: it may be read in no other, in no branch and under
+/// no guard.
+Status Tracer::startProduct(Frame &f, const Node &node) {
+  const std::vector<int64_t> &shape = graph.type(f.want.value).shape;
+  Expr own = ctx->add(ctx->mul(ctx->dim(trace.rowDim), request.width), element);
+  if (!request.products || f.want.scope != 0 || f.want.guard != 0 ||
+      graph.type(f.want.value).elements() != trace.elements || index::address(*ctx, f.want.index, shape) != own)
+    return foreign(f, node, " is not a product of this kernel");
+  return {};
+}
+
+/// At which index to compute an output so that the product it comes from is read in its own order: behind a permutation, which
+/// becomes an index map of the store. What moves the last dimension would make stores of single elements: not followed.
+IndexTuple Tracer::indexBehindProduct(ValueId output) {
+  std::unordered_map<ValueId, ValueId> below{{output, kNone}};
+  std::vector<ValueId> work{output};
+  ValueId product = kNone;
+  for (size_t w = 0; w < work.size() && product == kNone; ++w) {
+    ValueId u = work[w];
+    if (graph.values[u].kind != Value::Result || (u != output && request.boundary[u]))
+      continue;
+    const Node &node = graph.nodes[graph.values[u].node];
+    if (node.op == OpKind::Matmul) {
+      product = u;
+      break;
+    }
+    bool follows = opInfo(node.op).cls == OpClass::Unary || opInfo(node.op).cls == OpClass::Binary ||
+                   opInfo(node.op).cls == OpClass::Ternary || node.op == OpKind::Reshape ||
+                   node.op == OpKind::Unsqueeze || node.op == OpKind::Squeeze ||
+                   (node.op == OpKind::Permute && node.attrs.dims.back() + 1 == graph.type(u).rank());
+    for (const Operand &in : node.inputs)
+      if (follows && !in.isLiteral() && graph.type(in.value).elements() == graph.type(u).elements() &&
+          below.try_emplace(in.value, u).second)
+        work.push_back(in.value);
+  }
+  Expr own = ctx->add(ctx->mul(ctx->dim(trace.rowDim), request.width), element);
+  if (product == kNone || graph.type(product).elements() != trace.elements)
+    return index::delinearize(*ctx, own, graph.type(output).shape);
+  IndexTuple at = index::delinearize(*ctx, own, graph.type(product).shape);
+  for (ValueId from = product, to = below[product]; to != kNone; from = to, to = below[to]) {
+    const Node &node = graph.nodes[graph.values[to].node];
+    if (node.op == OpKind::Permute) {
+      IndexTuple moved;
+      for (int64_t d : node.attrs.dims)
+        moved.push_back(at[static_cast<size_t>(d)]);
+      at = std::move(moved);
+    } else if (graph.type(to).shape != graph.type(from).shape) {
+      at = index::reshapeOperand(*ctx, at, graph.type(from).shape, graph.type(to).shape);
+    }
+  }
+  return at;
+}
+
 /// The operand of a reduction at the kernel's row: the kept dimensions are the result's index, the others the place in the
 /// row. All threads of a row take part, so it may stand in no branch and under no guard.
 Status Tracer::startReduction(Frame &f, const Node &node) {
@@ -249,10 +314,8 @@ Status Tracer::startReduction(Frame &f, const Node &node) {
   bool here = extent == request.width && f.want.scope == 0 && f.want.guard == 0;
   for (Expr e : f.want.index)
     here &= !dependsOnElement(e);
-  if (!here) {
-    isForeign = true;
-    return unsupported(node.pointer(), graph.describe(f.made.node) + " does not reduce the rows of this kernel");
-  }
+  if (!here || request.products)
+    return foreign(f, node, " does not reduce the rows of this kernel");
   IndexTuple place = index::delinearize(*ctx, element, reduced), at;
   size_t next = 0, kept = 0;
   for (size_t d = 0; d < from.size(); ++d) {
@@ -339,6 +402,8 @@ void Tracer::placeInRow(Instance &made) const {
     return;
   }
   const Node &node = graph.nodes[made.node];
+  if (node.op == OpKind::Matmul)
+    made.varies = true;
   if (node.op == OpKind::Iota)
     made.varies = dependsOnElement(made.index[node.attrs.dim]);
   for (uint32_t o : made.operands)
@@ -414,7 +479,9 @@ uint32_t Tracer::finish(Frame &f) {
   Instance &made = f.made;
   if (made.node != kNone) {
     const Node &node = graph.nodes[made.node];
-    if (opInfo(node.op).cls == OpClass::Creation) {
+    if (node.op == OpKind::Matmul) {
+      made.uniform = false;
+    } else if (opInfo(node.op).cls == OpClass::Creation) {
       made.uniform = node.op == OpKind::Full || !dependsOnLane(made.index[node.attrs.dim]);
     } else if (node.op == OpKind::Cat || node.op == OpKind::Pad) {
       made.uniform = true;
@@ -520,6 +587,12 @@ Status Tracer::run() {
   }
   for (uint32_t o = 0; o < request.outputs.size(); ++o) {
     ValueId v = request.outputs[o];
+    if (request.products) {
+      IndexTuple at = indexBehindProduct(v);
+      RL_ASSIGN(uint32_t i, evaluate({v, at, 0, 0}));
+      trace.stores.push_back({i, o, index::address(*ctx, at, graph.type(v).shape)});
+      continue;
+    }
     if (request.width) {
       if (!request.columnSums.empty() && request.columnSums[o] != kNone) {
         ValueId of = request.columnSums[o];

@@ -18,6 +18,8 @@
 // An index that is itself an element of a tensor (embedding, gather) is a dimension of the context like any other, so that
 // the index arithmetic goes on through it; the trace knows the instance that gives its value. Where that is out of range the
 // dimension is 0, so that no load leaves its tensor, and the gathering instance, which has both as operands, gives NaN or 0.
+//
+// A kernel of matrix products has rows likewise, and in it a product is an instance that is there before all others.
 #pragma once
 
 #include "ir/graph/Graph.h"
@@ -112,6 +114,9 @@ struct TraceRequest {
   /// Of a row kernel: lanes are neighbouring rows, row = V*row + lane, and a vector is one element of each. `rows` is a multiple
   /// of the lanes, and all outputs have that many elements.
   bool lanesAcross = false;
+  /// Of a kernel of products: a product of rows*width elements, where it is read in its own order, is an instance without
+  /// operands; all other products, and reductions, are foreign.
+  bool products = false;
   // Where tracing ends early. A value that would be computed at an index which costs more than `maxIndexWeight`
   // (index::Expr::weight), or under more than `maxGuards` conditions, is too deep in layouts.
   size_t maxInstances = SIZE_MAX;
@@ -130,7 +135,8 @@ struct TraceOutcome {
   ValueId deep = kNone;     ///< this value is too deep in layouts
   uint32_t indexWeight = 0; ///< of `deep`
   size_t guards = 0;        ///< conditions over `deep`
-  /// Not empty: the way from an output, which comes first, up to a reduction that is not over this kernel's rows.
+  /// Not empty: the way from an output, which comes first, up to a reduction that is not over this kernel's rows, or to a
+  /// product that is not this kernel's.
   std::vector<ValueId> foreign;
 };
 Result<TraceOutcome> tracePointwiseUpTo(const TraceRequest &);

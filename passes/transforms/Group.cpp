@@ -86,6 +86,22 @@ private:
       });
     if (g.kind == "transpose")
       schedule.append({name("width", i64(g.width)), name("rows", i64(g.rows))});
+    if (g.gemm)
+      schedule.append({
+          name("kernel", b.getStringAttr(g.gemm->kernel)),
+          name("batch", i64(g.gemm->shape.batch)),
+          name("m", i64(g.gemm->shape.m)),
+          name("n", i64(g.gemm->shape.n)),
+          name("k", i64(g.gemm->shape.k)),
+          name("products", i64(g.gemm->products)),
+          name("tile_m", i64(g.gemm->tileM)),
+          name("tile_n", i64(g.gemm->tileN)),
+          name("tile_k", i64(g.gemm->tileK)),
+          name("stages", i64(g.gemm->stages)),
+          name("warps_m", i64(g.gemm->warpsM)),
+          name("warps_n", i64(g.gemm->warpsN)),
+          name("warps_k", i64(g.gemm->warpsK)),
+      });
     group.setScheduleAttr(b.getDictionaryAttr(schedule));
     SmallVector<StringRef> why(g.why.begin(), g.why.end());
     group.setWhyAttr(b.getStrArrayAttr(why));
@@ -189,6 +205,7 @@ std::unique_ptr<Pass> rl::createGroupPass(const cost::TargetDesc &target, Error 
 void rl::registerRidgePasses() {
   PassRegistration<GroupPass>();
   registerPass([] { return rl::createEmptyTensorsPass(); });
+  registerPass([] { return rl::createProductsPass(false); });
   registerPass([] { return rl::createDecomposePass(); });
   registerPass([] { return rl::createDecomposeLossPass(); });
   registerPass([] { return rl::createDecomposeQuantPass(); });

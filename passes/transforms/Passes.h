@@ -25,6 +25,10 @@ std::unique_ptr<mlir::Pass> createEmptyTensorsPass();
 std::unique_ptr<mlir::Pass> createPinsPass();
 /// Nests every `ridge.cat` of more operands than `most` (two or more), so that each kernel reads a part of them.
 std::unique_ptr<mlir::Pass> createSplitCatsPass(size_t most);
+/// Matrix products as `ridge.matmul` of three dimensions each in the type that accumulates, with what else the nodes say as
+/// layout and elementwise ops around it; attention by such products and a softmax. `pad`: large operands of 16 bits whose rows are
+/// not whole 16-byte vectors are padded with zeros along K.
+std::unique_ptr<mlir::Pass> createProductsPass(bool pad);
 /// Norms, softmax and the reductions that are made of others (mean, var, logsumexp, argmax, argmin) as elementwise ops and
 /// plain reductions, with f32 in between; reductions over nothing and over one element as what they give.
 std::unique_ptr<mlir::Pass> createDecomposePass();

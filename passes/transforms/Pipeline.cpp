@@ -25,6 +25,7 @@ rl::Status rl::runPipeline(ModuleOp module, const cost::TargetDesc &target) {
   f.addPass(createEmptyTensorsPass());
   f.addPass(createDecomposeLossPass());
   f.addPass(createDecomposeQuantPass());
+  f.addPass(createProductsPass(target.gpu));
   f.addPass(createDecomposePass(target));
   f.addPass(mlir::createCanonicalizerPass());
   f.addPass(mlir::createCSEPass());

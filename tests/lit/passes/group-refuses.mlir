@@ -2,11 +2,11 @@
 //
 // What the grouping pass does not take, and what it says.
 
-// expected-error @+1 {{/nodes/3: node y (matmul): only elementwise}}
-func.func @matmul(%x: tensor<4x8xf32>, %w: tensor<8x2xf32>) -> tensor<4x2xf32> {
+// expected-error @+1 {{/nodes/3: node y (embedding): only elementwise}}
+func.func @after_others(%x: tensor<4x8xf32>, %i: tensor<3xi64>) -> tensor<3x8xf32> {
   %a = ridge.map relu(%x) : (tensor<4x8xf32>) -> tensor<4x8xf32>
-  %0 = ridge.matmul %a, %w {ridge.name = "y", ridge.node = 3 : i64} : (tensor<4x8xf32>, tensor<8x2xf32>) -> tensor<4x2xf32>
-  return %0 : tensor<4x2xf32>
+  %0 = ridge.gather embedding %a, %i dim 0 {ridge.name = "y", ridge.node = 3 : i64} : (tensor<4x8xf32>, tensor<3xi64>) -> tensor<3x8xf32>
+  return %0 : tensor<3x8xf32>
 }
 
 // -----

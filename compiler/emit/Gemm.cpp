@@ -1,0 +1,272 @@
+// Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "compiler/emit/Gemm.h"
+#include "compiler/emit/GemmParts.h"
+#include "passes/plan/Measure.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/Matchers.h"
+
+using namespace mlir;
+
+namespace rl::emit {
+
+using mlir::Value; // not the graph's
+
+static Result<GemmOperand> traceOf(const Graph &graph, ValueId v, bool transposed, bool gpu) {
+  GemmOperand out;
+  out.value = v;
+  out.transposed = transposed;
+  out.shape = graph.type(v).shape;
+  RL_ASSIGN(out.trace, traceOperand(graph, v, {}, gpu));
+  uint32_t i = out.trace.stores[0].instance;
+  for (;;) {
+    const Instance &in = out.trace.instances[i];
+    if (in.node == kNone) {
+      if (in.guard == 0)
+        out.load = i;
+      break;
+    }
+    if (opInfo(graph.nodes[in.node].op).cls != OpClass::Shape || in.operands.empty())
+      break;
+    i = in.operands[0];
+  }
+  return out;
+}
+
+Result<GemmTraces> traceGemm(const GemmKernel &kernel, bool gpu) {
+  const Graph &graph = kernel.body;
+  GemmTraces out;
+  TraceRequest request;
+  request.graph = &graph;
+  request.outputs = graph.outputs;
+  request.boundary.assign(graph.values.size(), false);
+  request.width = kernel.schedule.shape.n;
+  request.rows = kernel.schedule.shape.rows();
+  request.lanes = kernel.lanes;
+  request.products = true;
+  RL_ASSIGN(out.epilogue, tracePointwise(request));
+  for (uint32_t i = 0; i < out.epilogue.instances.size(); ++i)
+    if (NodeId n = out.epilogue.instances[i].node; n != kNone && isProduct(graph.nodes[n])) {
+      out.products.push_back(n);
+      out.instances.push_back(i);
+    }
+  const Node &first = graph.nodes[out.products[0]];
+  RL_ASSIGN(out.left, traceOf(graph, first.inputs[0].value, first.attrs.transposeA, gpu));
+  for (NodeId n : out.products) {
+    RL_ASSIGN(GemmOperand right, traceOf(graph, graph.nodes[n].inputs[1].value, graph.nodes[n].attrs.transposeB, gpu));
+    out.right.push_back(std::move(right));
+  }
+  return out;
+}
+
+GemmParts::GemmParts(OpBuilder &b, Location loc, const GemmKernel &kernel, const GemmTraces &traces,
+                     const CodeTarget &target, bool aligned, ValueRange inputs, ValueRange outputs)
+    : b(b), loc(loc), kernel(kernel), traces(traces), target(target), aligned(aligned), inputs(inputs),
+      outputs(outputs) {
+  switch (kernel.body.type(kernel.body.nodes[traces.products[0]].outputs[0]).dtype) {
+  case DType::F32: sum = b.getF32Type(); break;
+  case DType::I64: sum = b.getI64Type(); break;
+  default: sum = b.getI32Type(); break;
+  }
+}
+
+Type GemmParts::vectorOf(int64_t lanes, Type element) const {
+  return lanes == 1 ? element : Type(VectorType::get({lanes}, element));
+}
+
+std::unique_ptr<TraceEmitter> GemmParts::startRead(const GemmOperand &operand, Value row, Value vector) {
+  auto e = std::make_unique<TraceEmitter>(b, loc, kernel.body, operand.trace, target, aligned, inputs, outputs);
+  e->setRowIndex(row);
+  e->setVectorIndex(vector);
+  e->emitLoads();
+  return e;
+}
+
+Value GemmParts::finishRead(const GemmOperand &operand, TraceEmitter &e, std::optional<DType> as) {
+  for (uint32_t i : operand.trace.scopes[0].order)
+    e.emit(i);
+  DType to = as ? *as : sum.isF32() ? DType::F32 : sum.isInteger(64) ? DType::I64 : DType::I32;
+  Lane lane = e.lane(operand.trace.stores[0].instance);
+  if (lane.dtype != to)
+    lane = e.bodies().cast(lane, to, true);
+  Value v = to == DType::F32 ? e.bodies().wide(lane) : isFloat(to) ? e.bodies().toMemory(lane, to) : lane.raw;
+  return e.bodies().splatTo(v, operand.trace.lanes);
+}
+
+void GemmParts::finish(Value row, Value vector, ValueRange sums) {
+  TraceEmitter e(b, loc, kernel.body, traces.epilogue, target, aligned, inputs, outputs);
+  e.setRowIndex(row);
+  e.setVectorIndex(vector);
+  for (NodeId n : traces.products)
+    e.keepWide(kernel.body.nodes[n].specIndex);
+  e.emitLoads();
+  DType type = sum.isF32() ? DType::F32 : sum.isInteger(64) ? DType::I64 : DType::I32;
+  for (auto [i, v] : llvm::zip(traces.instances, sums))
+    e.lane(i) = {type, v, sum.isF32() ? v : Value(), {}};
+  e.emitRest();
+}
+
+Value GemmParts::multiplyAdd(Value x, Value y, Value z) {
+  if (sum.isF32())
+    return math::FmaOp::create(b, loc, x, y, z);
+  return arith::AddIOp::create(b, loc, arith::MulIOp::create(b, loc, x, y), z);
+}
+
+Value GemmParts::zero(Type type) { return arith::ConstantOp::create(b, loc, b.getZeroAttr(type)); }
+
+static std::optional<int64_t> constantOf(Value v) {
+  llvm::APInt c;
+  if (matchPattern(v, m_ConstantInt(&c)))
+    return c.getSExtValue();
+  return std::nullopt;
+}
+
+Value GemmParts::index(int64_t v) { return arith::ConstantIndexOp::create(b, loc, v); }
+Value GemmParts::add(Value x, Value y) {
+  auto cx = constantOf(x), cy = constantOf(y);
+  if (cx && cy)
+    return index(*cx + *cy);
+  if (cx && *cx == 0)
+    return y;
+  if (cy && *cy == 0)
+    return x;
+  return arith::AddIOp::create(b, loc, x, y, arith::IntegerOverflowFlags::nsw);
+}
+Value GemmParts::mul(Value x, int64_t c) {
+  if (auto cx = constantOf(x))
+    return index(*cx * c);
+  return c == 1 ? x : arith::MulIOp::create(b, loc, x, index(c), arith::IntegerOverflowFlags::nsw).getResult();
+}
+Value GemmParts::div(Value x, int64_t c) {
+  if (auto cx = constantOf(x))
+    return index(*cx / c);
+  return c == 1 ? x : arith::DivUIOp::create(b, loc, x, index(c)).getResult();
+}
+Value GemmParts::rem(Value x, int64_t c) {
+  if (auto cx = constantOf(x))
+    return index(*cx % c);
+  return c == 1 ? index(0) : arith::RemUIOp::create(b, loc, x, index(c)).getResult();
+}
+Value GemmParts::less(Value x, Value y) { return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, x, y); }
+Value GemmParts::min(Value x, Value y) {
+  auto cx = constantOf(x), cy = constantOf(y);
+  if (cx && cy)
+    return index(std::min(*cx, *cy));
+  return arith::MinSIOp::create(b, loc, x, y);
+}
+
+Value GemmParts::address(Value base, Type element, Value offset) {
+  Value at = arith::IndexCastOp::create(b, loc, b.getI64Type(), offset);
+  return LLVM::GEPOp::create(b, loc, base.getType(), element, base, ValueRange{at});
+}
+
+void GemmParts::loop(Value from, Value to, int64_t step, llvm::function_ref<void(Value)> body) {
+  auto cf = constantOf(from), ct = constantOf(to);
+  if (cf && ct && *cf >= *ct)
+    return;
+  OpBuilder::InsertionGuard guard(b);
+  if (cf && ct && *cf + step >= *ct)
+    return body(from);
+  auto f = scf::ForOp::create(b, loc, from, to, index(step));
+  b.setInsertionPointToStart(f.getBody());
+  body(f.getInductionVar());
+}
+
+SmallVector<Value> GemmParts::loop(Value from, Value to, int64_t step, ValueRange first,
+                                   llvm::function_ref<SmallVector<Value>(Value, ValueRange)> body) {
+  auto f = scf::ForOp::create(b, loc, from, to, index(step), first);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(f.getBody());
+  scf::YieldOp::create(b, loc, body(f.getInductionVar(), f.getRegionIterArgs()));
+  return SmallVector<Value>(f.getResults());
+}
+
+void GemmParts::when(Value condition, llvm::function_ref<void()> body) {
+  if (!condition)
+    return body();
+  auto branch = scf::IfOp::create(b, loc, condition);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPoint(branch.thenBlock()->getTerminator());
+  body();
+}
+
+static int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+int64_t tileCount(const GemmSchedule &s) {
+  return s.shape.batch * ceilDiv(s.shape.m, s.tileM) * ceilDiv(s.shape.n, s.tileN);
+}
+
+/// Tiles in bands of eight along M, so that those which run together read few different rows and columns.
+GemmTile tileOf(GemmParts &p, Value block) {
+  const GemmSchedule &s = p.kernel.schedule;
+  int64_t tilesM = ceilDiv(s.shape.m, s.tileM), tilesN = ceilDiv(s.shape.n, s.tileN);
+  GemmTile out;
+  out.batch = p.div(block, tilesM * tilesN);
+  Value tile = p.rem(block, tilesM * tilesN), m, n;
+  int64_t band = std::min<int64_t>(8, tilesM);
+  if (tilesM % band != 0)
+    band = 1;
+  Value which = p.div(tile, band * tilesN), within = p.rem(tile, band * tilesN);
+  m = p.add(p.mul(which, band), p.rem(within, band));
+  n = p.div(within, band);
+  out.m = p.mul(m, s.tileM);
+  out.n = p.mul(n, s.tileN);
+  return out;
+}
+
+/// How many blocks an SM shall hold. Left to itself the assembler keeps registers back for more blocks than there will be, and
+/// spills; with one it takes more than it needs, and less is in flight. Sums wait in registers while the epilogue runs.
+static int blocksPerSm(const GemmKernel &kernel, const GemmTraces &traces, bool aligned) {
+  const GemmSchedule &s = kernel.schedule;
+  if (s.kernel == "thin") {
+    bool small = aligned && s.shape.m * s.products == 1 && traces.right[0].lanes() == 8 &&
+                 measurePressure(kernel.body, traces.epilogue).registers <= 24;
+    return small ? 3 : 2;
+  }
+  if (s.kernel != "mma")
+    return 1;
+  int64_t sums = s.tileM * s.tileN * s.products * s.warpsK / s.threads;
+  int64_t registers = sums + std::max<int64_t>(64, measurePressure(kernel.body, traces.epilogue).registers + 40);
+  int64_t shared = s.stages * (s.tileM + s.products * s.tileN) * s.tileK * 2 + 1024;
+  return static_cast<int>(std::clamp<int64_t>(std::min(65536 / (s.threads * registers), 164 * 1024 / shared), 1, 4));
+}
+
+Result<GemmLaunch> emitGemm(ModuleOp module, const GemmKernel &kernel, const CodeTarget &target, bool alignedTo16) {
+  const Graph &graph = kernel.body;
+  RL_ASSIGN(GemmTraces traces, traceGemm(kernel, target.nvptx));
+  MLIRContext *ctx = module.getContext();
+  OpBuilder b(ctx);
+  Location loc = b.getUnknownLoc();
+  b.setInsertionPointToEnd(module.getBody());
+  Type pointer = LLVM::LLVMPointerType::get(ctx, target.nvptx ? 1 : 0);
+  SmallVector<Type> types(graph.inputs.size() + graph.outputs.size(), pointer);
+  auto f = func::FuncOp::create(b, loc, kernel.name, b.getFunctionType(types, {}));
+  f->setAttr("ridge.kernel", b.getUnitAttr());
+  f->setAttr("ridge.block", b.getI64IntegerAttr(kernel.schedule.threads));
+  Block *entry = f.addEntryBlock();
+  b.setInsertionPointToStart(entry);
+  ValueRange arguments = entry->getArguments();
+  Value block = gpu::BlockIdOp::create(b, loc, gpu::Dimension::x);
+  GemmParts parts(b, loc, kernel, traces, target, alignedTo16, arguments.take_front(graph.inputs.size()),
+                  arguments.drop_front(graph.inputs.size()));
+  GemmLaunch launch;
+  launch.blocks = tileCount(kernel.schedule);
+  if (kernel.schedule.kernel == "blocked") {
+    emitBlocked(parts, block);
+  } else {
+    f->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(), b.getI32IntegerAttr(blocksPerSm(kernel, traces, alignedTo16)));
+    Value thread = gpu::ThreadIdOp::create(b, loc, gpu::Dimension::x);
+    auto emit = kernel.schedule.kernel == "mma" ? emitMma : kernel.schedule.kernel == "thin" ? emitThin : emitSimt;
+    RL_ASSIGN(launch.sharedBytes, emit(parts, block, thread));
+  }
+  func::ReturnOp::create(b, loc);
+  return launch;
+}
+
+} // namespace rl::emit

@@ -1,0 +1,79 @@
+// Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Kernels of matrix products: what one computes, which tiles it goes over, and what that costs.
+//
+// A product is a `matmul` of [B, M, K] and [B, K, N], either stored transposed, in the type in which it accumulates. Its kernel
+// stores all that is elementwise behind it and has its B*M*N elements; its operands are loads, or index maps and widening casts
+// of loads, evaluated where tiles are read. Two products of the same left operand and the same extents share a kernel.
+#pragma once
+
+#include "ir/graph/Graph.h"
+#include "passes/cost/Cost.h"
+#include "passes/plan/Trace.h"
+
+#include <set>
+#include <string>
+
+namespace rl {
+
+struct PlannedGroup;
+
+inline bool isProduct(const Node &node) { return node.op == OpKind::Matmul; }
+
+inline bool isReduction(const Node &node) { return opInfo(node.op).cls == OpClass::Reduction; }
+
+/// What a kernel is built around, and the elementwise ops come with.
+inline bool isHero(const Node &node) { return isReduction(node) || isProduct(node); }
+
+struct ProductShape {
+  int64_t batch = 1, m = 0, n = 0, k = 0;
+  int64_t rows() const { return batch * m; }
+  bool operator==(const ProductShape &) const = default;
+};
+ProductShape productShape(const Graph &, const Node &product);
+
+/// Whether one kernel may compute both: the same extents and the same left operand.
+bool shareKernel(const Graph &, const Node &, const Node &);
+
+/// How a kernel of products runs. `kernel` names the algorithm:
+///   blocked  CPU: tiles of packed operands, all of K by one thread
+///   simt     GPU: tiles in shared memory, fused multiply-adds of single elements
+///   mma      GPU: tiles in shared memory, 16-bit operands on the tensor cores of a warp
+///   thin     GPU: a few rows, the right operand streamed from memory once; `stages` loads of a thread in flight
+struct GemmSchedule {
+  std::string kernel;
+  ProductShape shape;
+  int64_t products = 1;
+  int64_t tileM = 0, tileN = 0, tileK = 0; ///< of a block
+  int64_t stages = 1;                      ///< tiles of operands in flight
+  int64_t threads = 1;
+  int64_t warpsM = 1, warpsN = 1, warpsK = 1; ///< of mma and thin: how a tile is divided between warps
+  bool operator==(const GemmSchedule &) const = default;
+};
+
+/// What a product's operand is computed from where tiles are read: behind views and casts that lose nothing, up to what is in
+/// `stored` (by value; may be null). That is a load, or it must be stored.
+ValueId operandSource(const Graph &, ValueId operand, const std::set<ValueId> *stored = nullptr);
+
+/// Whether an operand may be computed where it is read, although ops are in between: each element once (the other side is one
+/// tile), by few cheap ops, from loads of no more bytes than it has. `stored` is loaded.
+bool readsOnce(const Graph &, const Node &product, bool left, const std::set<ValueId> &stored);
+
+/// The operand as a batch of matrices as it is stored: rows are its first two dimensions, the width is its last. Lanes are as
+/// many as a thread reads at once, as far as they divide the width. `boundary` may be empty.
+Result<Trace> traceOperand(const Graph &, ValueId operand, const std::vector<bool> &boundary, bool gpu);
+
+/// The elements that the epilogue handles at once: what the machine takes, as far as they divide N.
+int64_t epilogueLanes(const Graph &, const std::vector<ValueId> &outputs, int64_t n, const cost::TargetDesc &);
+
+/// The type whose values all operands are exactly in, of those that tensor cores of a warp multiply: bf16 or f16; nullopt: they
+/// are multiplied as f32 or integers.
+std::optional<DType> tensorType(const Graph &, const Node &product);
+
+/// Fills in the schedule, work, time and reasons. `epilogue` is the trace of the group's outputs; inputs, outputs and nodes are
+/// there.
+void scheduleGemm(const Graph &, const Trace &epilogue, const std::vector<NodeId> &products, const cost::TargetDesc &,
+                  PlannedGroup &);
+
+} // namespace rl

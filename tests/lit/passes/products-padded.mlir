@@ -1,0 +1,31 @@
+// RUN: ridge-opt %s --ridge-products=pad=true --canonicalize | FileCheck %s
+
+// Rows of an odd extent are written anew with zeros up to whole vectors.
+// CHECK-LABEL: func.func @odd
+// CHECK-COUNT-2: ridge.pad {{.*}} tensor<1x256x255xbf16> -> tensor<1x256x256xbf16>
+// CHECK: ridge.matmul {{.*}} transpose_b : (tensor<1x256x256xbf16>, tensor<1x256x256xbf16>)
+func.func @odd(%x: tensor<256x255xbf16>, %w: tensor<256x255xbf16>) -> tensor<256x256xbf16> {
+  %y = ridge.matmul %x, %w transpose_b : (tensor<256x255xbf16>, tensor<256x255xbf16>) -> tensor<256x256xbf16>
+  return %y : tensor<256x256xbf16>
+}
+
+// What is stored along an odd N is turned on the way.
+// CHECK-LABEL: func.func @odd_columns
+// CHECK: ridge.permute {{.*}} tensor<1x256x255xbf16> -> tensor<1x255x256xbf16>
+// CHECK: ridge.pad
+// CHECK: ridge.matmul {{.*}} transpose_b : (tensor<1x256x264xbf16>, tensor<1x255x264xbf16>)
+func.func @odd_columns(%x: tensor<256x256xbf16>, %w: tensor<256x255xbf16>) -> tensor<256x255xbf16> {
+  %y = ridge.matmul %x, %w : (tensor<256x256xbf16>, tensor<256x255xbf16>) -> tensor<256x255xbf16>
+  return %y : tensor<256x255xbf16>
+}
+
+// Whole vectors, f32 and small products stay as they are.
+// CHECK-LABEL: func.func @stays
+// CHECK-NOT: ridge.pad
+// CHECK: return
+func.func @stays(%x: tensor<256x256xbf16>, %w: tensor<255x256xbf16>, %a: tensor<256x255xf32>, %b: tensor<256x255xf32>, %c: tensor<16x255xbf16>, %d: tensor<256x255xbf16>) -> (tensor<256x255xbf16>, tensor<256x256xf32>, tensor<16x256xbf16>) {
+  %y = ridge.matmul %x, %w transpose_b : (tensor<256x256xbf16>, tensor<255x256xbf16>) -> tensor<256x255xbf16>
+  %z = ridge.matmul %a, %b transpose_b : (tensor<256x255xf32>, tensor<256x255xf32>) -> tensor<256x256xf32>
+  %u = ridge.matmul %c, %d transpose_b : (tensor<16x255xbf16>, tensor<256x255xbf16>) -> tensor<16x256xbf16>
+  return %y, %z, %u : tensor<256x255xbf16>, tensor<256x256xf32>, tensor<16x256xbf16>
+}

@@ -1,0 +1,523 @@
+// Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Random graphs around matrix products and attention on a target against the reference interpreter, which sums in f64. Where a
+// result is not finite it must be so in the same way; integers must be equal; floats may differ by what sums in f32 in another
+// order do, measured against the largest of the tensor. Results are the same bits from run to run, from a compile to the next and
+// wherever tensors lie in memory. Graphs that fail are printed.
+//
+//   numeric_gemm_test [--target cpu|cuda] [--seeds A:B] [--print]
+#include "frontend/json/JsonReader.h"
+#include "ir/interp/Convert.h"
+#include "tests/numeric/support/Device.h"
+#include "tests/numeric/support/RandomData.h"
+#include "tests/numeric/support/Rng.h"
+
+#include <cmath>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include <unistd.h>
+
+using namespace rl;
+using namespace rl::numeric;
+
+namespace {
+
+char crashText[256];
+void onCrash(int signal) {
+  (void)!write(2, crashText, std::strlen(crashText));
+  std::signal(signal, SIG_DFL);
+  std::raise(signal);
+}
+
+/// Graphs of one product or two, with layouts and casts before them and elementwise ops, norms and reductions behind.
+class Generator {
+public:
+  explicit Generator(uint64_t seed) : rng(seed) {}
+  GraphSpec run();
+
+private:
+  using Shape = std::vector<int64_t>;
+  struct Val {
+    std::string name;
+    TensorType type;
+  };
+  static AttrValue integer(int64_t i) { return Scalar{Scalar::Int, i, 0}; }
+  static AttrValue flag(bool v) { return Scalar{Scalar::Bool, v, 0}; }
+  static AttrValue word(DType t) { return std::string(dtypeName(t)); }
+  static AttrValue list(const Shape &s) {
+    std::vector<Dim> dims;
+    for (int64_t e : s)
+      dims.push_back({e, {}});
+    return dims;
+  }
+  Val input(DType, Shape);
+  std::optional<Val> emit(const std::string &op, std::vector<Val> operands, std::map<std::string, AttrValue> attrs = {},
+                          std::optional<Scalar> literal = {});
+  int64_t extent();
+  Val operand(DType, Shape);
+  Val behind(Val v);
+  std::optional<Val> product(std::optional<Val> left);
+  std::optional<Val> attention();
+
+  Rng rng;
+  GraphSpec spec;
+  int names = 0;
+  int64_t budget = 3000000; ///< multiplications: the interpreter is slow
+};
+
+Generator::Val Generator::input(DType dtype, Shape shape) {
+  TensorSpec t{"x" + std::to_string(names++), dtype, {}};
+  for (int64_t e : shape)
+    t.shape.push_back({e, {}});
+  spec.inputs.push_back(t);
+  return {t.name, {dtype, std::move(shape)}};
+}
+
+std::optional<Generator::Val> Generator::emit(const std::string &op, std::vector<Val> operands,
+                                              std::map<std::string, AttrValue> attrs, std::optional<Scalar> literal) {
+  std::vector<OperandType> types;
+  NodeSpec node;
+  for (const Val &v : operands) {
+    types.push_back({v.type, {}});
+    node.inputs.push_back({v.name, {}});
+  }
+  if (literal) {
+    types.push_back({{}, literal});
+    node.inputs.push_back({{}, literal});
+  }
+  Result<Inferred> inferred = inferNode(findOp(op)->kind, types, 1, attrs, {});
+  if (!inferred)
+    return std::nullopt;
+  node.op = op;
+  node.attrs = std::move(attrs);
+  node.outputs = {"n" + std::to_string(names++)};
+  spec.nodes.push_back(node);
+  return Val{node.outputs[0], inferred->results[0]};
+}
+
+int64_t Generator::extent() {
+  static const std::vector<int64_t> extents = {1,   1,   2,   3,   4,   5,   7,   8,   15,  16,  17,  24,  31,  32,
+                                               33,  40,  48,  63,  64,  65,  72,  96,  97,  99,  100, 120, 127, 128,
+                                               129, 136, 160, 192, 200, 255, 256, 257, 264, 384, 513, 1000};
+  return rng.chance(2) ? 0 : rng.chance(1) ? 4097 : rng.pick(extents);
+}
+
+/// A tensor of this shape, at times as a view of another or a cast.
+Generator::Val Generator::operand(DType dtype, Shape shape) {
+  const auto rank = static_cast<int64_t>(shape.size());
+  switch (rng.below(8)) {
+  case 0: // a permutation
+    if (rank > 1) {
+      int64_t i = rng.below(rank), j = rng.below(rank);
+      Shape from(shape), dims;
+      for (int64_t d = 0; d < rank; ++d)
+        dims.push_back(d);
+      std::swap(from[static_cast<size_t>(i)], from[static_cast<size_t>(j)]);
+      std::swap(dims[static_cast<size_t>(i)], dims[static_cast<size_t>(j)]);
+      if (auto v = emit("permute", {input(dtype, from)}, {{"dims", list(dims)}}))
+        return *v;
+    }
+    break;
+  case 1: { // a part of a larger one
+    int64_t d = rng.below(rank), start = rng.below(9);
+    Shape from(shape);
+    from[static_cast<size_t>(d)] += start + rng.below(9);
+    if (auto v = emit(
+            "slice", {input(dtype, from)},
+            {{"dim", integer(d)}, {"start", integer(start)}, {"end", integer(start + shape[static_cast<size_t>(d)])}}))
+      return *v;
+    break;
+  }
+  case 2: // of another shape
+    if (auto v = emit("reshape", {input(dtype, {TensorType{dtype, shape}.elements()})}, {{"shape", list(shape)}}))
+      return *v;
+    break;
+  case 4: // numbers of 8 bits and their scales
+    if (isArithmeticFloat(dtype) && rank > 1)
+      if (auto v = emit("cast", {input(DType::I8, shape)}, {{"dtype", word(dtype)}})) {
+        Shape scales(shape);
+        scales.back() = 1;
+        if (auto scaled = emit("mul", {*v, input(dtype, scales)}))
+          if (auto small = emit("mul", {*scaled}, {}, Scalar{Scalar::Float, 0, 0.0078125}))
+            return *small;
+      }
+    break;
+  case 3: // a cast, or something that computes
+    if (isFloat(dtype))
+      if (auto v = rng.chance(50) ? emit("cast", {input(rng.chance(50) ? DType::BF16 : DType::F32, shape)},
+                                         {{"dtype", word(dtype)}})
+                   : isF8(dtype)  ? std::nullopt
+                                  : emit("relu", {input(dtype, shape)}))
+        return *v;
+    break;
+  default: break;
+  }
+  return input(dtype, shape);
+}
+
+/// Something behind a product.
+Generator::Val Generator::behind(Val v) {
+  for (int64_t more = rng.below(4); more > 0; --more) {
+    std::optional<Val> next;
+    const int64_t rank = v.type.rank();
+    if (!isFloat(v.type.dtype) || isF8(v.type.dtype)) {
+      if (rng.chance(50))
+        next = emit("cast", {v}, {{"dtype", word(rng.chance(50) ? DType::F32 : DType::BF16)}});
+      else if (!isFloat(v.type.dtype))
+        next = emit("add", {v, input(v.type.dtype, v.type.shape)});
+      if (next)
+        v = *next;
+      continue;
+    }
+    switch (rng.below(14)) {
+    case 0: next = emit("gelu", {v}, {{"approximate", std::string(rng.chance(50) ? "tanh" : "none")}}); break;
+    case 1: next = emit("mul", {v}, {}, Scalar{Scalar::Float, 0, 0.5}); break;
+    case 2:
+    case 3: next = emit("add", {v, input(rng.chance(80) ? v.type.dtype : DType::F32, v.type.shape)}); break;
+    case 4:
+      if (rank > 0)
+        next = emit("add", {v, input(v.type.dtype, {v.type.shape.back()})});
+      break;
+    case 5:
+      if (rank > 1) {
+        Shape column(v.type.shape);
+        column.back() = 1;
+        next = emit("mul", {v, input(v.type.dtype, column)});
+      }
+      break;
+    case 6: next = emit("silu", {v}); break;
+    case 7: next = emit("cast", {v}, {{"dtype", word(rng.chance(50) ? DType::F32 : DType::BF16)}}); break;
+    case 8:
+      if (rank > 1) {
+        Shape dims;
+        for (int64_t d = 0; d < rank; ++d)
+          dims.push_back(d);
+        std::swap(dims[static_cast<size_t>(rng.below(rank))], dims[static_cast<size_t>(rng.below(rank))]);
+        next = emit("permute", {v}, {{"dims", list(dims)}});
+      }
+      break;
+    case 9: // heads
+      if (rank > 0 && v.type.shape.back() % 4 == 0) {
+        Shape split(v.type.shape);
+        split.back() /= 4;
+        split.push_back(4);
+        next = emit("reshape", {v}, {{"shape", list(split)}});
+      }
+      break;
+    case 10:
+      if (rank > 0)
+        next = emit("softmax", {v}, {{"dim", integer(rank - 1)}});
+      break;
+    case 11:
+      if (rank > 0)
+        next = emit("rms_norm", {v, input(v.type.dtype, {v.type.shape.back()})});
+      break;
+    case 12:
+      if (rank > 0)
+        next = emit(rng.chance(50) ? "sum" : "amax", {v},
+                    {{"dims", list({rng.below(rank)})}, {"keepdim", flag(rng.chance(60))}});
+      break;
+    default: next = emit("mul", {v, v}); break;
+    }
+    if (next)
+      v = *next;
+  }
+  return v;
+}
+
+std::optional<Generator::Val> Generator::product(std::optional<Val> left) {
+  static const std::vector<DType> floats = {DType::F32, DType::F32, DType::BF16, DType::BF16, DType::F16};
+  DType dtype = left ? left->type.dtype : rng.pick(floats);
+  if (!left && rng.chance(12))
+    dtype = rng.chance(60) ? DType::I8 : DType::I32;
+  if (!left && rng.chance(5))
+    dtype = DType::F8E4M3;
+  DType other = dtype;
+  if (isArithmeticFloat(dtype) && rng.chance(10))
+    other = rng.pick(floats);
+  std::map<std::string, AttrValue> attrs;
+  const bool linear = rng.chance(45) && !isF8(dtype);
+  Shape batch;
+  for (int64_t more = rng.chance(40) ? rng.range(1, 2) : 0; more > 0; --more)
+    batch.push_back(rng.range(1, 4));
+  int64_t M = extent(), N = extent(), K = extent();
+  if (left) {
+    if (left->type.rank() == 0)
+      return std::nullopt;
+    batch.assign(left->type.shape.begin(), left->type.shape.end() - 1);
+    K = left->type.shape.back();
+    M = 1;
+    if (!batch.empty()) {
+      M = batch.back();
+      batch.pop_back();
+    }
+  }
+  auto work = [&] {
+    int64_t n = std::max<int64_t>(M, 1) * std::max<int64_t>(N, 1) * std::max<int64_t>(K, 1);
+    for (int64_t e : batch)
+      n *= std::max<int64_t>(e, 1);
+    return n;
+  };
+  while (work() > budget && N > 1)
+    N /= 2;
+  while (!left && work() > budget && (M > 1 || K > 1))
+    (M > K ? M : K) /= 2;
+  if (work() > budget)
+    return std::nullopt;
+  budget -= work();
+  const bool transposeA = !linear && !left && rng.chance(25), transposeB = !linear && rng.chance(40);
+  if (!left) {
+    Shape shape(batch);
+    shape.push_back(transposeA ? K : M);
+    shape.push_back(transposeA ? M : K);
+    if (rng.chance(25))
+      for (int64_t &e : batch)
+        if (!linear && rng.chance(60))
+          shape[static_cast<size_t>(&e - batch.data())] = 1;
+    if (M == 1 && rng.chance(50) && !transposeA)
+      shape.erase(shape.end() - 2);
+    if (M == 1 && shape.size() == 1)
+      batch.clear();
+    left = operand(dtype, shape);
+  }
+  auto right = [&]() -> Val {
+    if (linear)
+      return operand(other, {N, K});
+    Shape shape;
+    if (rng.chance(50))
+      shape = batch;
+    for (int64_t &e : shape)
+      if (rng.chance(20))
+        e = 1;
+    if (left->type.rank() == 1)
+      shape.clear();
+    shape.push_back(transposeB ? N : K);
+    shape.push_back(transposeB ? K : N);
+    if (N == 1 && shape.size() == 2 && rng.chance(30) && !transposeB)
+      shape.pop_back();
+    return operand(other, shape);
+  };
+  if (transposeA)
+    attrs["transpose_a"] = flag(true);
+  if (transposeB)
+    attrs["transpose_b"] = flag(true);
+  auto once = [&]() -> std::optional<Val> {
+    if (linear)
+      return rng.chance(60)
+                 ? emit("linear", {*left, right(), input(isArithmeticFloat(other) ? other : DType::I32, {N})})
+                 : emit("linear", {*left, right()});
+    auto all = attrs;
+    if (isF8(dtype) || rng.chance(10))
+      all["out_dtype"] = word(isFloat(dtype) ? (rng.chance(50) ? DType::F32 : DType::BF16) : DType::I64);
+    return emit("matmul", {*left, right()}, all);
+  };
+  std::optional<Val> r = once();
+  // The gate of a gated unit: another product of the same operand.
+  if (r && rng.chance(20) && budget > 0)
+    if (std::optional<Val> gate = once(); gate && isArithmeticFloat(gate->type.dtype))
+      if (std::optional<Val> act = emit("silu", {*gate}))
+        if (std::optional<Val> both = emit("mul", {*act, *r}))
+          r = both;
+  return r;
+}
+
+std::optional<Generator::Val> Generator::attention() {
+  static const std::vector<DType> floats = {DType::F32, DType::BF16, DType::F16};
+  DType dtype = rng.pick(floats);
+  int64_t L = rng.range(1, 40), S = rng.range(1, 40), E = rng.pick(std::vector<int64_t>{1, 8, 16, 20, 64}), heads = 4;
+  Shape q{rng.range(1, 2), heads, L, E}, k{q[0], heads, S, E}, v{q[0], heads, S, rng.chance(50) ? E : 24};
+  std::vector<Val> operands{operand(dtype, q), operand(dtype, k), operand(dtype, v)};
+  std::map<std::string, AttrValue> attrs;
+  if (rng.chance(40))
+    operands.push_back(
+        input(rng.chance(50) ? DType::Bool : DType::F32, rng.chance(50) ? Shape{L, S} : Shape{q[0], 1, 1, S}));
+  if (rng.chance(40))
+    attrs["causal"] = flag(true);
+  if (rng.chance(30))
+    attrs["scale"] = Scalar{Scalar::Float, 0, 0.25};
+  return emit("scaled_dot_product_attention", operands, attrs);
+}
+
+GraphSpec Generator::run() {
+  spec.name = "products";
+  spec.strict = rng.chance(30);
+  std::vector<std::string> results;
+  std::optional<Val> v;
+  for (int64_t more = rng.range(1, 3); more > 0; --more) {
+    std::optional<Val> r = rng.chance(10)
+                               ? attention()
+                               : product(v && isArithmeticFloat(v->type.dtype) && rng.chance(80) ? v : std::nullopt);
+    if (!r)
+      continue;
+    if (rng.chance(15))
+      results.push_back(r->name);
+    v = behind(*r);
+    results.push_back(v->name);
+  }
+  for (const NodeSpec &n : spec.nodes)
+    if ((v && n.outputs[0] == v->name) ||
+        (std::find(results.begin(), results.end(), n.outputs[0]) != results.end() && rng.chance(40)))
+      spec.outputs.push_back(n.outputs[0]);
+  if (spec.outputs.empty())
+    spec.outputs.push_back(spec.nodes.empty() ? input(DType::F32, {1}).name : spec.nodes.back().outputs[0]);
+  return std::move(spec);
+}
+
+/// Tame numbers; now and then, where `wild`, what is not finite. (Behind one product it can be told what must come of it; in
+/// another one it meets numbers of which rounding decides the sign.)
+HostTensor data(Rng &rng, const TensorType &type, bool wild) {
+  HostTensor t{type, {}};
+  t.data.resize(static_cast<size_t>(type.bytes()));
+  const int64_t manner = rng.below(12);
+  for (int64_t i = 0; i < type.elements(); ++i) {
+    double v = rng.unit() * 2 - 1;
+    if (!isFloat(type.dtype))
+      v = type.dtype == DType::Bool ? static_cast<double>(rng.below(2)) : static_cast<double>(rng.range(-128, 127));
+    if (manner == 0) // exact sums
+      v = type.dtype == DType::Bool ? 1 : static_cast<double>(rng.range(-3, 3));
+    if (manner == 1 && wild && isArithmeticFloat(type.dtype) && rng.below(1000) < 2)
+      v = rng.chance(40) ? NAN : rng.chance(50) ? INFINITY : -INFINITY;
+    storeElement(t.data.data(), type.dtype, i, v);
+  }
+  return t;
+}
+
+/// `kept`: what is wanted where no intermediate result is rounded to 16 bits, as a fused graph may have it. How far the two
+/// are apart says how well the problem is conditioned.
+/// `coarsest`: the type that is rounded most coarsely on the way.
+std::string compare(const HostTensor &want, const HostTensor &kept, const HostTensor &got, DType coarsest) {
+  if (want.type != got.type)
+    return "is " + str(got.type) + ", not " + str(want.type);
+  const DType type = want.type.dtype;
+  double largest = 1;
+  for (int64_t i = 0; isFloat(type) && i < want.type.elements(); ++i)
+    if (double v = loadElement(want.data.data(), type, i); std::isfinite(v))
+      largest = std::max(largest, std::fabs(v));
+  const double step = coarsest == DType::F32 ? 3e-5 : coarsest == DType::F16 ? 0x1p-8 : 0x1p-5;
+  for (int64_t i = 0; i < want.type.elements(); ++i) {
+    bool fine;
+    if (!isFloat(type)) {
+      fine = loadInteger(want.data.data(), type, i) == loadInteger(got.data.data(), type, i);
+    } else {
+      double w = loadElement(want.data.data(), type, i), g = loadElement(got.data.data(), type, i);
+      fine = std::isnan(w) || std::isnan(g) ? std::isnan(w) == std::isnan(g)
+             : std::isinf(w) || std::isinf(g)
+                 ? w == g
+                 : std::fabs(w - g) <= step * largest + 4 * std::fabs(w - loadElement(kept.data.data(), type, i));
+    }
+    if (!fine) {
+      char text[160];
+      std::snprintf(text, sizeof text, "element %lld is %.9g, not %.9g", static_cast<long long>(i),
+                    loadElement(got.data.data(), type, i), loadElement(want.data.data(), type, i));
+      return text;
+    }
+  }
+  return {};
+}
+
+/// Whether the results say anything: what rounding alone can make finite does not.
+bool isTelling(const std::vector<HostTensor> &want, const std::vector<HostTensor> &kept) {
+  for (size_t o = 0; o < want.size(); ++o)
+    for (int64_t i = 0; isFloat(want[o].type.dtype) && i < want[o].type.elements(); ++i) {
+      double v = loadElement(want[o].data.data(), want[o].type.dtype, i),
+             u = loadElement(kept[o].data.data(), want[o].type.dtype, i);
+      if ((std::isfinite(v) && std::fabs(v) > 1e30) || std::isfinite(v) != std::isfinite(u))
+        return false;
+    }
+  return true;
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+  std::string target = "cpu";
+  uint64_t first = 0, end = 100;
+  bool print = false;
+  for (int i = 1; i < argc; ++i) {
+    std::string a = argv[i];
+    if (a == "--target" && i + 1 < argc) {
+      target = argv[++i];
+    } else if (a == "--seeds" && i + 1 < argc) {
+      char *colon = nullptr;
+      first = std::strtoull(argv[++i], &colon, 10);
+      end = *colon == ':' ? std::strtoull(colon + 1, nullptr, 10) : first + 1;
+    } else if (a == "--print") {
+      print = true;
+    } else {
+      std::fprintf(stderr, "usage: numeric_gemm_test [--target cpu|cuda] [--seeds A:B] [--print]\n");
+      return 1;
+    }
+  }
+  for (int s : {SIGSEGV, SIGABRT, SIGFPE, SIGILL, SIGBUS})
+    std::signal(s, onCrash);
+  Result<std::unique_ptr<Device>> device = Device::create(target);
+  if (!device) {
+    std::fprintf(stderr, "%s\n", device.error().str().c_str());
+    return 4;
+  }
+  int failed = 0, compared = 0;
+  for (uint64_t seed = first; seed < end; ++seed) {
+    std::snprintf(crashText, sizeof crashText, "crashed in seed %llu\n", static_cast<unsigned long long>(seed));
+    GraphSpec spec = Generator(seed).run();
+    if (print)
+      std::printf("%s\n", printGraph(spec).c_str());
+    auto check = [&]() -> std::string {
+      Result<Graph> graph = resolve(spec);
+      if (!graph)
+        return {}; // an extreme of nothing
+      Rng rng(seed * 77 + 5);
+      std::vector<HostTensor> inputs;
+      int64_t products = 0;
+      for (const Node &n : graph->nodes)
+        products += n.op == OpKind::Attention ? 2 : n.op == OpKind::Matmul || n.op == OpKind::Linear;
+      for (ValueId v : graph->inputs)
+        inputs.push_back(data(rng, graph->type(v), products == 1));
+      Result<std::unique_ptr<Module>> module = (*device)->compile(spec);
+      if (!module)
+        return "does not compile: " + module.error().str();
+      Result<std::vector<HostTensor>> want = interpret(*graph, inputs, {});
+      if (!want)
+        return "interpreter: " + want.error().str();
+      Result<std::vector<HostTensor>> kept =
+          interpret(*graph, inputs, {}, {}, graph->strict ? Intermediates::Rounded : Intermediates::KeepF32);
+      if (!kept)
+        return "interpreter: " + kept.error().str();
+      const bool telling = isTelling(*want, *kept);
+      DType coarsest = DType::F32;
+      for (const Node &n : graph->nodes)
+        if (DType t = graph->type(n.outputs[0]).dtype; t == DType::BF16 || (t == DType::F16 && coarsest == DType::F32))
+          coarsest = t;
+      std::vector<HostTensor> before;
+      for (bool offset : {false, true, false}) {
+        Result<std::vector<HostTensor>> got = (*device)->run(**module, inputs, {}, offset);
+        if (!got)
+          return "does not run: " + got.error().str();
+        for (size_t o = 0; o < got->size(); ++o) {
+          std::string text = telling ? compare((*want)[o], (*kept)[o], (*got)[o], coarsest) : std::string();
+          if (text.empty() && !before.empty() &&
+              std::memcmp(before[o].data.data(), (*got)[o].data.data(), before[o].data.size()) != 0)
+            text = "differs from run to run";
+          if (!text.empty())
+            return "output '" + spec.outputs[o] + "' (" + str((*got)[o].type) + (offset ? ", unaligned" : "") +
+                   "): " + text;
+        }
+        before = *std::move(got);
+      }
+      compared += telling;
+      return {};
+    };
+    if (std::string text = check(); !text.empty()) {
+      ++failed;
+      std::printf("FAILED seed %llu: %s\n%s\n", static_cast<unsigned long long>(seed), text.c_str(),
+                  printGraph(spec).c_str());
+      std::fflush(stdout);
+    }
+  }
+  std::printf("%s: products, seeds %llu:%llu, %d compared, %d failed\n", target.c_str(),
+              static_cast<unsigned long long>(first), static_cast<unsigned long long>(end), compared, failed);
+  return failed || compared * 2 < static_cast<int>(end - first) ? 4 : 0;
+}
