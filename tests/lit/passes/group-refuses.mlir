@@ -2,11 +2,11 @@
 //
 // What the grouping pass does not take, and what it says.
 
-// expected-error @+1 {{/nodes/3: node y (embedding): only elementwise}}
-func.func @after_others(%x: tensor<4x8xf32>, %i: tensor<3xi64>) -> tensor<3x8xf32> {
-  %a = ridge.map relu(%x) : (tensor<4x8xf32>) -> tensor<4x8xf32>
-  %0 = ridge.gather embedding %a, %i dim 0 {ridge.name = "y", ridge.node = 3 : i64} : (tensor<4x8xf32>, tensor<3xi64>) -> tensor<3x8xf32>
-  return %0 : tensor<3x8xf32>
+// expected-error @+1 {{/nodes/3: node y (scaled_matmul): only elementwise}}
+func.func @after_others(%a: tensor<4x8xi8>, %b: tensor<8x2xi8>, %s: tensor<f32>) -> tensor<4x2xf32> {
+  %t = ridge.map square(%s) : (tensor<f32>) -> tensor<f32>
+  %0 = ridge.scaled_matmul %a scale %t <tensor>, %b scale %s <tensor> {ridge.name = "y", ridge.node = 3 : i64} : (tensor<4x8xi8>, tensor<8x2xi8>, tensor<f32>, tensor<f32>) -> tensor<4x2xf32>
+  return %0 : tensor<4x2xf32>
 }
 
 // -----
