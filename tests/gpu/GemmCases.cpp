@@ -107,6 +107,8 @@ std::vector<GemmCase> gemmCases() {
   add(512, 512, 256, {.tileN = 128, .stages = 4, .cluster = 2, .buffers = 2}, E::SwiGlu).bKMajor = false;
   add(333, 257, 200, square4, E::TwoOutputs);
   add(333, 258, 200, square4, E::RowScale).batch = {2};
+  add(1000, 1032, 256, {.tileN = 64, .consumers = 3, .blocks = 2, .stages = 3, .buffers = 2});
+  add(1000, 1032, 256, {.tileN = 64, .consumers = 3, .blocks = 2, .stages = 3, .buffers = 2}).aKMajor = false;
   // Batches.
   add(200, 136, 64, wide).batch = {5};
   add(200, 136, 64, square4, E::RowScale).batch = {2, 3};

@@ -261,7 +261,7 @@ Status emitReference(ModuleOp module, const GemmCase &c, PackageLaunch &launch) 
 cost::GemmShape GemmCase::shape() const {
   cost::GemmShape s = describe(*this).shape();
   s.ops = epilogue == BiasGelu ? 10 : epilogue == SwiGlu ? 8 : epilogue == Plain ? 0 : 2;
-  s.specialOps = epilogue == BiasGelu ? 1 : epilogue == SwiGlu ? 2 : 0;
+  s.specialOps = epilogue == BiasGelu || epilogue == SwiGlu ? 2 : 0; // exp2 and a reciprocal
   return s;
 }
 
