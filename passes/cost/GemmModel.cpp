@@ -194,7 +194,9 @@ GemmCandidate predictGemm(const GemmShape &s, const GemmTile &t, const TargetDes
   double slots = sms * perSm, rounds = std::ceil(tiles / slots);
   out.waves = tiles / slots;
   double busy = out.waves / rounds;
-  auto between = [&](double sustained, double alone) { return std::min(alone, sustained / std::pow(busy, kPowerShare)); };
+  auto between = [&](double sustained, double alone) {
+    return std::min(alone, sustained / std::pow(busy, kPowerShare));
+  };
 
   // One stage of one block: what multiplies, what comes from L2, what passes through shared memory.
   double flop = 2.0 * t.tileM() * t.tileN * tileK * s.products;

@@ -349,92 +349,81 @@ Status timeShape(std::vector<Built> &group, CuBlas &blas, CudaStream &stream, do
   return {};
 }
 
-GemmCase timed(int64_t m, int64_t n, int64_t k, const cost::GemmTile &tile, GemmCase::Epilogue e = GemmCase::Plain,
-               DType type = DType::BF16) {
-  GemmCase c;
-  c.m = m;
-  c.n = n;
-  c.k = k;
-  c.tile = tile;
-  c.epilogue = e;
-  c.type = type;
-  return c;
-}
-
 bool sameShape(const GemmCase &a, const GemmCase &b) {
   return a.m == b.m && a.n == b.n && a.k == b.k && a.epilogue == b.epilogue && a.type == b.type && a.batch == b.batch &&
          a.aKMajor == b.aKMajor && a.bKMajor == b.bKMajor;
 }
 
+/// Shapes with what the model chooses for them, and tiles to set beside it.
 std::vector<GemmCase> timedList() {
   using T = cost::GemmTile;
   using E = GemmCase::Epilogue;
-  const T wide{.tileN = 256, .stages = 4, .buffers = 2}, wide3{.tileN = 256, .stages = 3, .buffers = 4},
-      pair{.tileN = 256, .stages = 4, .cluster = 2, .buffers = 2},
-
-      group16{.tileN = 256, .stages = 4, .groupRows = 16, .buffers = 2},
-      square{.tileN = 128, .stages = 6, .buffers = 1},
-      tall{.tileN = 168, .blocks = 2, .stages = 3, .buffers = 3, .moreRegisters = true},
-      flat{.tileN = 168, .stages = 4, .buffers = 3}, one128{.tileN = 128, .consumers = 1, .stages = 8, .buffers = 2},
-      narrow{.tileN = 88, .consumers = 1, .stages = 8, .buffers = 2};
+  auto machine = *cost::findTarget("h200");
   std::vector<GemmCase> out;
-  auto add = [&](int64_t m, int64_t n, int64_t k, std::vector<T> tiles, E e = E::Plain, DType t = DType::BF16) {
-    for (const T &tile : tiles)
-      out.push_back(timed(m, n, k, tile, e, t));
+  auto addCase = [&](GemmCase c, const std::vector<T> &others) {
+    std::vector<T> tiles;
+    for (const cost::GemmCandidate &k : cost::chooseGemmTiles(c.shape(), machine, 2))
+      tiles.push_back(k.tile);
+    tiles.insert(tiles.end(), others.begin(), others.end());
+    for (const T &t : tiles) {
+      c.tile = t;
+      out.push_back(c);
+    }
   };
-  const T turns{.tileN = 128, .blocks = 2, .alternate = true, .stages = 5, .buffers = 2},
-      turns6{.tileN = 128, .blocks = 2, .alternate = true, .stages = 6, .buffers = 1},
-      turnsU{.tileN = 128, .blocks = 2, .alternate = true, .stages = 5, .buffers = 2, .unroll = 4},
-      turnsPair{.tileN = 128, .blocks = 2, .alternate = true, .stages = 5, .cluster = 2, .buffers = 2},
-      wideU{.tileN = 256, .stages = 4, .buffers = 2, .unroll = 4},
-      wideU2{.tileN = 256, .stages = 4, .buffers = 2, .unroll = 2},
-      pairU{.tileN = 256, .stages = 4, .cluster = 2, .buffers = 2, .unroll = 4},
-      three{.tileN = 144, .consumers = 3, .stages = 4, .buffers = 1, .unroll = 4};
-  add(4096, 4096, 4096, {wide, wideU, wideU2, group16, turns, turns6, turnsU, turnsPair});
-  add(8192, 8192, 8192, {wide, wideU, pairU, group16, turns, turnsPair});
-  add(512, 11008, 4096,
-      {tall,
-       flat,
-       {.tileN = 168, .blocks = 2, .stages = 3, .buffers = 3, .unroll = 4, .moreRegisters = true},
-       {.tileN = 160, .blocks = 2, .stages = 3, .buffers = 3, .moreRegisters = true},
-       {.tileN = 128, .blocks = 2, .stages = 3, .buffers = 2},
-       {.tileN = 112, .blocks = 2, .stages = 3, .buffers = 2},
-       turns});
-  add(2048, 2048, 2048, {square, wide, wideU, turns, turnsU});
-  add(1024, 1024, 1024,
-      {one128, {.tileN = 64, .stages = 8, .buffers = 1}, {.tileN = 64, .stages = 8, .buffers = 1, .unroll = 4}});
-  add(128, 4096, 4096,
-      {one128,
-       {.tileN = 64, .consumers = 1, .stages = 8, .buffers = 1},
-       {.tileN = 64, .consumers = 1, .stages = 12, .buffers = 1, .unroll = 4}});
-  add(16, 11008, 4096, {narrow, {.tileN = 88, .consumers = 1, .stages = 4, .buffers = 1, .blocksPerSm = 2}});
-  add(1796, 1792, 4096, {wide, three, turns});
-  add(1796, 1796, 4096, {wide, three, turns});
-  add(4096, 4096, 4096, {wide, wide3, turns, turnsU, turnsPair}, E::BiasGelu);
-  add(4096, 4096, 4096,
-      {wide3,
-       {.tileN = 128, .blocks = 2, .alternate = true, .stages = 4, .buffers = 4},
-       {.tileN = 128, .blocks = 2, .alternate = true, .stages = 5, .buffers = 2},
-       {.tileN = 128, .blocks = 2, .alternate = true, .stages = 5, .cluster = 2, .buffers = 2}},
-      E::BiasResidual);
-  add(4096, 11008, 4096,
-      {{.tileN = 128, .stages = 4, .buffers = 2},
-       {.tileN = 128, .stages = 4, .buffers = 2, .unroll = 2},
-       {.tileN = 64, .blocks = 2, .alternate = true, .stages = 5, .buffers = 2}},
-      E::SwiGlu);
-  add(512, 11008, 4096, {tall, flat, turns}, E::BiasGelu);
-  add(8192, 8192, 8192, {wide, turns, pair}, E::BiasGelu);
-  add(4096, 4096, 4096, {wide, wideU, pairU, turns}, E::Plain, DType::F8E4M3);
-  add(8192, 8192, 8192, {wide, wideU, pairU}, E::Plain, DType::F8E4M3);
-  add(512, 11008, 4096, {flat, {.tileN = 168, .stages = 4, .buffers = 3, .unroll = 4}, wideU}, E::Plain, DType::F8E4M3);
-  add(4096, 4096, 4096, {{.tileN = 128, .stages = 4, .buffers = 2}, {.tileN = 256, .stages = 3, .buffers = 1}},
-      E::TwoOutputs);
-  for (bool b : {false, true}) {
-    GemmCase c = timed(4096, 4096, 4096, wide);
-    c.aKMajor = b;
-    c.bKMajor = false;
-    out.push_back(c);
-  }
+  auto add = [&](int64_t m, int64_t n, int64_t k, E e = E::Plain, DType t = DType::BF16,
+                 const std::vector<T> &others = {}) {
+    GemmCase c;
+    c.m = m;
+    c.n = n;
+    c.k = k;
+    c.epilogue = e;
+    c.type = t;
+    addCase(c, others);
+  };
+  const T wide{.tileN = 256, .stages = 4, .buffers = 2, .unroll = 4};
+  add(4096, 4096, 4096, E::Plain, DType::BF16, {wide});
+  add(8192, 8192, 8192, E::Plain, DType::BF16, {wide});
+  add(512, 11008, 4096);
+  add(2048, 2048, 2048);
+  add(1024, 1024, 1024);
+  add(128, 4096, 4096);
+  add(16, 11008, 4096);
+  add(1796, 1796, 4096);
+  add(1792, 1792, 4096);
+  add(4096, 4096, 4096, E::BiasGelu);
+  add(8192, 8192, 8192, E::BiasGelu);
+  add(512, 11008, 4096, E::BiasGelu);
+  add(4096, 4096, 512, E::BiasGelu, DType::BF16,
+      {{.tileN = 128, .blocks = 2, .alternate = true, .stages = 5, .buffers = 2, .unroll = 2, .moreRegisters = true},
+       {.tileN = 128, .blocks = 2, .alternate = true, .stages = 5, .buffers = 2, .unroll = 4, .moreRegisters = true}});
+  add(4096, 4096, 512);
+  add(4096, 4096, 4096, E::BiasResidual);
+  add(8192, 8192, 8192, E::BiasResidual);
+  add(4096, 11008, 4096, E::SwiGlu);
+  add(512, 11008, 4096, E::SwiGlu);
+  add(4096, 4096, 4096, E::TwoOutputs);
+  add(4096, 4096, 4096, E::Plain, DType::F8E4M3);
+  add(8192, 8192, 8192, E::Plain, DType::F8E4M3);
+  add(512, 11008, 4096, E::Plain, DType::F8E4M3);
+  add(4096, 4096, 4096, E::Plain, DType::F32);
+  for (bool a : {false, true})
+    for (bool b : {false, true})
+      if (!a || !b) {
+        GemmCase c;
+        c.m = c.n = c.k = 4096;
+        c.aKMajor = a;
+        c.bKMajor = b;
+        addCase(c, {});
+      }
+  GemmCase batched;
+  batched.batch = {32};
+  batched.m = batched.n = 2048;
+  batched.k = 128;
+  addCase(batched, {});
+  batched.k = 2048;
+  batched.n = 128;
+  batched.bKMajor = false;
+  addCase(batched, {});
   return out;
 }
 

@@ -100,8 +100,8 @@ TEST(GemmModel, WhatItReturnsCanBeGenerated) {
   TargetDesc machine = h200();
   for (int round = 0; round < 200; ++round) {
     static constexpr DType types[] = {DType::BF16, DType::F16, DType::F8E4M3, DType::I8, DType::F32};
-    GemmShape s = shape(pick(1, 1 << pick(0, 14)), pick(1, 1 << pick(0, 14)), pick(1, 1 << pick(0, 14)),
-                        types[pick(0, 4)]);
+    GemmShape s =
+        shape(pick(1, 1 << pick(0, 14)), pick(1, 1 << pick(0, 14)), pick(1, 1 << pick(0, 14)), types[pick(0, 4)]);
     s.batch = pick(0, 3) ? 1 : pick(1, 64);
     s.products = static_cast<int>(pick(1, 2));
     if (dtypeSize(s.a) == 2) {
@@ -144,10 +144,10 @@ TEST(GemmModel, RefusesWithAReason) {
   t = {};
   t.stages = 12;
   EXPECT_NE(gemmRefusal(shape(64, 64, 64), t, machine).find("shared memory"), std::string::npos);
-  for (auto change : {+[](GemmTile &x) { x.tileN = 12; }, +[](GemmTile &x) { x.tileN = 264; },
-                      +[](GemmTile &x) { x.consumers = 4; }, +[](GemmTile &x) { x.buffers = 3; },
-                      +[](GemmTile &x) { x.unroll = 3; }, +[](GemmTile &x) { x.cluster = 3; },
-                      +[](GemmTile &x) { x.consumers = 1, x.alternate = true; }}) {
+  for (auto change :
+       {+[](GemmTile &x) { x.tileN = 12; }, +[](GemmTile &x) { x.tileN = 264; }, +[](GemmTile &x) { x.consumers = 4; },
+        +[](GemmTile &x) { x.buffers = 3; }, +[](GemmTile &x) { x.unroll = 3; }, +[](GemmTile &x) { x.cluster = 3; },
+        +[](GemmTile &x) { x.consumers = 1, x.alternate = true; }}) {
     t = {};
     change(t);
     EXPECT_NE(gemmRefusal(shape(64, 64, 64), t, machine), "") << t.str();

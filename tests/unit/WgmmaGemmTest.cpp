@@ -96,9 +96,15 @@ TEST(WgmmaGemm, WhatTheModelChoosesAssembles) {
     GTEST_SKIP() << "no ptxas on this machine";
   auto machine = *cost::findTarget("h200");
   std::vector<GemmCase> done;
-  for (auto [m, n, k] : {std::array<int64_t, 3>{4096, 4096, 4096}, {512, 11008, 4096}, {1796, 1792, 4096}, {1024, 1024, 1024},
-                         {64, 4096, 4096}, {4096, 11008, 512}, {300, 136, 8}})
-    for (auto e : {GemmCase::Plain, GemmCase::BiasGelu, GemmCase::BiasResidual, GemmCase::SwiGlu, GemmCase::TwoOutputs}) {
+  for (auto [m, n, k] : {std::array<int64_t, 3>{4096, 4096, 4096},
+                         {512, 11008, 4096},
+                         {1796, 1792, 4096},
+                         {1024, 1024, 1024},
+                         {64, 4096, 4096},
+                         {4096, 11008, 512},
+                         {300, 136, 8}})
+    for (auto e :
+         {GemmCase::Plain, GemmCase::BiasGelu, GemmCase::BiasResidual, GemmCase::SwiGlu, GemmCase::TwoOutputs}) {
       GemmCase c;
       c.m = m;
       c.n = n;
@@ -109,7 +115,8 @@ TEST(WgmmaGemm, WhatTheModelChoosesAssembles) {
         // Once for each form of the code.
         bool again = std::any_of(done.begin(), done.end(), [&](const GemmCase &d) {
           return d.epilogue == c.epilogue && d.tile.tileN == c.tile.tileN && d.tile.consumers == c.tile.consumers &&
-                 d.tile.blocks == c.tile.blocks && d.tile.alternate == c.tile.alternate && d.tile.unroll == c.tile.unroll;
+                 d.tile.blocks == c.tile.blocks && d.tile.alternate == c.tile.alternate &&
+                 d.tile.unroll == c.tile.unroll;
         });
         if (again)
           continue;
