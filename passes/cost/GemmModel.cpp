@@ -114,6 +114,9 @@ std::string gemmRefusal(const GemmShape &s, const GemmTile &t, const TargetDesc 
   int registers = s.products * t.blocks * t.tileN / 2;
   if (t.moreRegisters && t.consumers == 1)
     return "one warpgroup has all the registers that it may have";
+  // ptxas wants an instruction's own operands within what the threads start with (C7602): half of tileN and 26 others.
+  if (t.consumers == 3 && t.tileN > 200)
+    return std::to_string(t.tileN) + " columns with three warpgroups";
   int most = t.consumers == 1   ? (t.blocksPerSm > 1 ? 80 : 176)
              : t.consumers == 2 ? (t.moreRegisters ? 176 : 128)
                                 : (t.moreRegisters ? 112 : 88);
@@ -198,6 +201,17 @@ GemmCandidate predictGemm(const GemmShape &s, const GemmTile &t, const TargetDes
     return std::min(alone, sustained / std::pow(busy, kPowerShare));
   };
 
+  // DRAM: every tensor once.
+  auto dense = [&](double rows, double columns, DType d) {
+    return static_cast<double>(s.batch) * rows * columns * static_cast<double>(sizeOf(d));
+  };
+  auto M = static_cast<double>(s.m), N = static_cast<double>(s.n), K = static_cast<double>(s.k);
+  double traffic = dense(M, K, s.a) + s.products * dense(N, K, s.b);
+  for (DType d : s.outputs)
+    traffic += dense(M, N, d);
+  for (DType d : s.tiles)
+    traffic += dense(M, N, d);
+
   // One stage of one block: what multiplies, what comes from L2, what passes through shared memory.
   double flop = 2.0 * t.tileM() * t.tileN * tileK * s.products;
   double products = flop / (tensorRate(s.a, machine) / sms * between(kRateSustained, kRateAlone));
@@ -208,7 +222,8 @@ GemmCandidate predictGemm(const GemmShape &s, const GemmTile &t, const TargetDes
   double written = (t.tileM() + static_cast<double>(s.products) * t.tileN) * 128;
   double shared = (reads + written) / (between(kSharedSustained, kSharedAlone) * clock);
   double stage = std::max({products, ingest, shared}) * perSm;
-  stage = std::max(stage, machine.l2Latency / (t.stages - 1));
+  // A copy takes its time, and no more are on their way than there are stages.
+  stage = std::max(stage, (traffic > machine.usableL2() ? machine.memoryLatency : machine.l2Latency) / (t.stages - 1));
   double mainloop = kBlocks * stage;
 
   // The epilogue is hidden where another warpgroup multiplies meanwhile.
@@ -228,16 +243,6 @@ GemmCandidate predictGemm(const GemmShape &s, const GemmTile &t, const TargetDes
   out.launch = kLaunchSeconds;
   double compute = out.mainloop + out.epilogue;
 
-  // DRAM: every tensor once.
-  auto dense = [&](double rows, double columns, DType d) {
-    return static_cast<double>(s.batch) * rows * columns * static_cast<double>(sizeOf(d));
-  };
-  auto M = static_cast<double>(s.m), N = static_cast<double>(s.n), K = static_cast<double>(s.k);
-  double traffic = dense(M, K, s.a) + s.products * dense(N, K, s.b);
-  for (DType d : s.outputs)
-    traffic += dense(M, N, d);
-  for (DType d : s.tiles)
-    traffic += dense(M, N, d);
   out.memory = traffic / (machine.dramCopy * kDramShare);
   // Neither hides the other wholly where they are alike.
   double a = compute * compute, b = out.memory * out.memory;
