@@ -145,6 +145,11 @@ std::vector<GemmCase> gemmCases() {
     out.back().tile.unroll = 1; // the plain stores beside four groups want more registers
   }
   add(333, 529, 208, turns, E::ToF8);
+  // NaNs and infinities: where they are and no further, also beside the edges that are filled with zeros.
+  for (E e : {E::Plain, E::BiasGelu, E::BiasResidual, E::RowScale, E::ToF8}) {
+    add(333, 520, 136, e == E::BiasResidual ? residual : square4, e).special = true;
+    add(333, 257, 136, square4, e == E::BiasResidual ? E::OwnLoads : e).special = true;
+  }
   return out;
 }
 

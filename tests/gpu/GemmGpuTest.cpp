@@ -61,7 +61,7 @@ double decode(const uint8_t *p, DType t) {
 }
 
 /// Uniform in [-1, 1); f8: any finite code below 4 in magnitude.
-std::vector<uint8_t> randomBytes(const TensorType &t, uint64_t seed) {
+std::vector<uint8_t> randomBytes(const TensorType &t, uint64_t seed, bool special = false) {
   std::vector<uint8_t> out(static_cast<size_t>(t.bytes()));
   uint64_t state = seed * 0x9e3779b97f4a7c15ull + 1;
   auto next = [&] {
@@ -73,6 +73,8 @@ std::vector<uint8_t> randomBytes(const TensorType &t, uint64_t seed) {
   auto n = static_cast<size_t>(t.elements());
   for (size_t i = 0; i < n; ++i) {
     float f = static_cast<float>(static_cast<int32_t>(next())) * 0x1p-31f;
+    if (special && next() % 4096 == 0)
+      f = next() % 2 ? NAN : std::copysign(INFINITY, f);
     uint32_t bits;
     std::memcpy(&bits, &f, 4);
     switch (t.dtype) {
@@ -139,17 +141,19 @@ struct Buffers {
   std::vector<void *> outputs;
 };
 
-Result<Buffers> allocate(const Package &p) {
+constexpr size_t kGuard = 4096; ///< bytes behind each output that nothing may write
+
+Result<Buffers> allocate(const Package &p, bool special = false) {
   Buffers b;
   uint64_t seed = 1;
   for (const PackageTensor &t : p.inputs) {
     RL_ASSIGN(CudaMemory m, CudaMemory::allocate(static_cast<size_t>(t.type.bytes())));
-    RL_TRY(m.upload(randomBytes(t.type, seed++).data(), static_cast<size_t>(t.type.bytes())));
+    RL_TRY(m.upload(randomBytes(t.type, seed++, special).data(), static_cast<size_t>(t.type.bytes())));
     b.inputs.push_back(m.data());
     b.memory.push_back(std::move(m));
   }
   for (const PackageTensor &t : p.outputs) {
-    RL_ASSIGN(CudaMemory m, CudaMemory::allocate(static_cast<size_t>(t.type.bytes())));
+    RL_ASSIGN(CudaMemory m, CudaMemory::allocate(static_cast<size_t>(t.type.bytes()) + kGuard));
     b.outputs.push_back(m.data());
     b.memory.push_back(std::move(m));
   }
@@ -164,8 +168,10 @@ Result<std::vector<std::vector<uint8_t>>> runOnce(Module &m, const Package &p, B
   RL_TRY(stream.synchronize());
   std::vector<std::vector<uint8_t>> out;
   for (size_t o = 0; o < p.outputs.size(); ++o) {
-    out.emplace_back(static_cast<size_t>(p.outputs[o].type.bytes()));
+    out.emplace_back(static_cast<size_t>(p.outputs[o].type.bytes()) + kGuard);
     RL_TRY(b.memory[p.inputs.size() + o].download(out.back().data(), out.back().size()));
+    if (std::any_of(out.back().end() - kGuard, out.back().end(), [](uint8_t v) { return v != 0xff; }))
+      return invalid({}, "something was written behind output " + std::to_string(o));
   }
   return out;
 }
@@ -175,7 +181,7 @@ Result<std::string> check(Built &built, CudaStream &stream) {
   const GemmCase &c = built.c;
   RL_ASSIGN(auto module, makeModule(built.package));
   RL_ASSIGN(auto reference, makeModule(built.reference));
-  RL_ASSIGN(Buffers buffers, allocate(built.package));
+  RL_ASSIGN(Buffers buffers, allocate(built.package, c.special));
   RL_ASSIGN(auto got, runOnce(*module, built.package, buffers, stream));
   RL_ASSIGN(auto again, runOnce(*module, built.package, buffers, stream));
   RL_ASSIGN(auto want, runOnce(*reference, built.reference, buffers, stream));
@@ -196,7 +202,7 @@ Result<std::string> check(Built &built, CudaStream &stream) {
     auto elements = static_cast<size_t>(built.package.outputs[o].type.elements());
     for (size_t i = 0; i < elements; ++i) {
       double x = decode(&got[o][i * size], t), y = decode(&want[o][i * size], t);
-      if (std::abs(x - y) <= absolute + relative * std::abs(y))
+      if (x == y || (std::isnan(x) && std::isnan(y)) || std::abs(x - y) <= absolute + relative * std::abs(y))
         continue;
       if (wrong++ == 0) {
         auto n = static_cast<size_t>(c.n), m = static_cast<size_t>(c.m);

@@ -32,6 +32,7 @@ struct GemmCase {
       BF16; ///< of the operands, bias, residual and first output (f8 operands: bf16 for the rest; i8: i32, plain alone)
   bool aKMajor = true, bKMajor = true;
   bool bBroadcast = false; ///< one right operand for all of the batch
+  bool special = false;    ///< a few NaNs and infinities among the operands
   cost::GemmTile tile;
 
   int products() const { return epilogue == SwiGlu ? 2 : 1; }
