@@ -109,6 +109,12 @@ std::string gemmRefusal(const GemmShape &s, const GemmTile &t, const TargetDesc 
     return "buffers must divide the tile's chunks";
   if (t.cluster == 2 && t.tileN % (s.isBKMajor(0) ? 16 : 128) != 0)
     return "a cluster's halves of the right operand must be whole";
+  // A copy's first column must be at a multiple of 16 bytes; a copy that is not is an illegal instruction.
+  for (const std::vector<DType> *list : {&s.outputs, &s.tiles})
+    for (DType d : *list)
+      if (t.tileN * sizeOf(d) % 16 != 0)
+        return std::string("tiles of ") + std::to_string(t.tileN) + " columns of " + dtypeName(d) +
+               " do not begin at multiples of 16 bytes";
   // Accumulators beside about 40 registers of addresses and the epilogue, of what a thread may have: 255 of 256 threads in a
   // block, 168 of 384, 128 of 512; 240 and 160 where the copying warps give theirs.
   int registers = s.products * t.blocks * t.tileN / 2;

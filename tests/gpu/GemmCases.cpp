@@ -133,16 +133,14 @@ std::vector<GemmCase> gemmCases() {
     out.back().tile.stages = 4;
   }
   add(333, 520, 208, residual, E::BiasResidual).type = DType::F16;
-  for (const cost::GemmTile &tile : {square4, three, narrow}) {
+  for (const cost::GemmTile &tile :
+       {square4, three, cost::GemmTile{.tileN = 32, .consumers = 1, .stages = 4, .buffers = 1, .unroll = 2},
+        cost::GemmTile{.tileN = 16, .consumers = 1, .stages = 4, .buffers = 1},
+        cost::GemmTile{.tileN = 80, .consumers = 1, .stages = 4, .buffers = 2}}) {
     add(333, 528, 208, tile).type = DType::I8;
-    out.back().tile.stages = std::min(4, out.back().tile.stages);
-    if (tile.tileN == 24)
-      out.back().tile = {
-          .tileN = 32, .consumers = 1, .stages = 4, .buffers = 1}; // beyond 24 integers have each 16th width
     add(333, 528, 208, tile, E::ToF8);
     add(333, 520, 208, tile, E::ToF8).type = DType::F8E4M3; // rows that no tensor map takes
-    out.back().tile.stages = 3;
-    out.back().tile.unroll = 1; // the plain stores beside four groups want more registers
+    out.back().tile.unroll = 1;                             // the plain stores beside four groups want more registers
   }
   add(333, 529, 208, turns, E::ToF8);
   // NaNs and infinities: where they are and no further, also beside the edges that are filled with zeros.

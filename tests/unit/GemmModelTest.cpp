@@ -137,6 +137,13 @@ TEST(GemmModel, RefusesWithAReason) {
   GemmShape s = shape(64, 64, 64, DType::F8E4M3);
   s.bKMajor = {false};
   EXPECT_NE(gemmRefusal(s, t, machine).find("K contiguous"), std::string::npos);
+  s = shape(64, 64, 64);
+  s.outputs = {DType::F8E4M3};
+  EXPECT_EQ(gemmRefusal(s, t, machine), "");
+  t.tileN = 136;
+  t.buffers = 1;
+  EXPECT_NE(gemmRefusal(s, t, machine).find("16 bytes"), std::string::npos);
+  t = {};
   t.tileN = 256;
   t.blocks = 2;
   t.moreRegisters = true;
