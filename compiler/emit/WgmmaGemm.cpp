@@ -121,7 +121,8 @@ GemmPlan makePlan(const WgmmaGemm &g) {
     p.maps.back().l2Promotion = 256;
     return static_cast<unsigned>(p.maps.size() - 1);
   };
-  p.mapA = operandMap(g.a, g.m, std::min(256, t.tileM()));
+  p.boxA = t.tileM() <= 256 ? t.tileM() : t.tileM() / 2; // a box has at most 256 rows
+  p.mapA = operandMap(g.a, g.m, p.boxA);
   for (const GemmOperand &o : g.b)
     p.mapB.push_back(operandMap(o, g.n, t.tileN / t.cluster));
   auto tensorMap = [&](const GemmTensor &x, int slot) {
@@ -302,11 +303,8 @@ void KernelEmitter::loadStage(const GemmPlace &place, ArrayRef<SmallVector<Value
     return c;
   };
   Value mapA = block.maps[plan.mapA];
-  if (g.a.kMajor)
-    hopper.load(base, mapA, coordinates(true, place.row, 0), barrier);
-  else
-    for (int64_t m = 0; m < tile.tileM(); m += kMnBox)
-      hopper.load(i.add(base, m * 128), mapA, coordinates(false, i.add(place.row, m), 0), barrier);
+  for (int64_t m = 0; m < tile.tileM(); m += g.a.kMajor ? plan.boxA : kMnBox)
+    hopper.load(i.add(base, m * 128), mapA, coordinates(g.a.kMajor, i.add(place.row, m), 0), barrier);
   for (size_t p = 0; p < g.b.size(); ++p) {
     Value map = block.maps[plan.mapB[p]];
     Value to = i.add(base, plan.shared.a + static_cast<int64_t>(p) * plan.shared.b);

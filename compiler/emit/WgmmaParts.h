@@ -29,6 +29,7 @@ struct GemmPlan {
   std::vector<int> outputSlot, tileSlot;
   std::vector<PackageTensorMap> maps;
   unsigned mapA = 0;
+  int64_t boxA = 0; ///< rows of one copy of A where that is K-major
   std::vector<unsigned> mapB;
   std::vector<int> outputMap, tileMap; ///< -1: stored by plain stores
   int64_t tileK = 0, kBlocks = 0;      ///< elements of K of a stage; stages of a tile

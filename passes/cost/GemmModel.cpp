@@ -109,11 +109,20 @@ std::string gemmRefusal(const GemmShape &s, const GemmTile &t, const TargetDesc 
     return "buffers must divide the tile's chunks";
   if (t.cluster == 2 && t.tileN % (s.isBKMajor(0) ? 16 : 128) != 0)
     return "a cluster's halves of the right operand must be whole";
+  // A copy's first column must be at a multiple of 16 bytes; a copy that is not is an illegal instruction.
+  for (const std::vector<DType> *list : {&s.outputs, &s.tiles})
+    for (DType d : *list)
+      if (t.tileN * sizeOf(d) % 16 != 0)
+        return std::string("tiles of ") + std::to_string(t.tileN) + " columns of " + dtypeName(d) +
+               " do not begin at multiples of 16 bytes";
   // Accumulators beside about 40 registers of addresses and the epilogue, of what a thread may have: 255 of 256 threads in a
   // block, 168 of 384, 128 of 512; 240 and 160 where the copying warps give theirs.
   int registers = s.products * t.blocks * t.tileN / 2;
   if (t.moreRegisters && t.consumers == 1)
     return "one warpgroup has all the registers that it may have";
+  // ptxas wants an instruction's own operands within what the threads start with (C7602): half of tileN and 26 others.
+  if (t.consumers == 3 && t.tileN > 200)
+    return std::to_string(t.tileN) + " columns with three warpgroups";
   int most = t.consumers == 1   ? (t.blocksPerSm > 1 ? 80 : 176)
              : t.consumers == 2 ? (t.moreRegisters ? 176 : 128)
                                 : (t.moreRegisters ? 112 : 88);
@@ -135,89 +144,70 @@ std::string gemmRefusal(const GemmShape &s, const GemmTile &t, const TargetDesc 
 
 namespace {
 
-// Measured on an H200 with kernels of compiler/emit/WgmmaGemm (tests/bench/NOTES.md), in clocks unless said otherwise.
+// Fitted to some 400 measurements on an H200 with kernels of compiler/emit/WgmmaGemm (tests/gpu/GemmGpuTest --sweep; the
+// figures are in tests/bench/NOTES.md). With all SMs at work the card is held back by its power; `Sustained` is then, and
+// `Alone` is with few at work. Between them what an SM achieves falls with the share of them that are busy, to this power.
+constexpr double kPowerShare = 0.7;
 
-/// Of the data sheet's rate, a block's products alone: 105 blocks of 128x256 took 43.3 us for 64 stages. With all SMs at work
-/// the power that the card may draw allows TargetDesc::tensorAchieved.
-constexpr double kRateAlone = 0.83;
-/// What an SM takes in from L2 a clock: 128x128 tiles, 32 KB a stage, still run at the rate of the products at 44.
-constexpr double kIngestBytes = 56;
-/// Shared memory to the tensor cores, bytes a clock.
-constexpr double kSharedBytes = 128;
-/// An epilogue's fixed parts: a tile, a chunk of 64 columns, and a group of 16, the last of which unrolling overlaps. A chunk of
-/// 16 rows by 64 columns, one warp by itself.
-constexpr double kTileClocks = 350, kChunkClocks = 150, kGroupClocks = 110;
+/// Of the data sheet's rate: 128x128 tiles of warpgroups in turns, 4096^3; a quarter of the SMs.
+constexpr double kRateSustained = 0.78, kRateAlone = 0.96;
+/// Bytes a clock that an SM takes in from L2: 64x128 to 64x256 tiles at 4096^3; 128x64 at 128 x 4096 x 4096.
+constexpr double kIngestSustained = 57, kIngestAlone = 86;
+/// Bytes a clock to and from shared memory, by copies and products together.
+constexpr double kSharedSustained = 114, kSharedAlone = 200;
+/// Seconds from one launch to the next on a stream beside what the tiles take: the launch, barriers, the first copies.
+constexpr double kLaunchSeconds = 3.0e-6;
+/// Clocks of a warp's epilogue: a tile, a chunk of 64 columns (the barriers around its store), and what unrolling hides of a
+/// group of 16 columns. An instruction takes more than its issue, and thrice that where values wait for the special-function
+/// unit (a gelu of a group takes 570 clocks, whether unrolled or not).
+constexpr double kTileClocks = 350, kChunkClocks = 150, kGroupClocks = 30, kInstructionClocks = 1.2;
 /// Instructions of a group beside the epilogue's own: conversion, staging.
 constexpr double kGroupInstructions = 30;
-/// From a launch to the first product, beyond an empty kernel: barriers, descriptors, the first copies (seconds).
-constexpr double kFillSeconds = 1.3e-6;
-/// One block after the other on a stream, seconds; the rest of launchFirst overlaps.
-constexpr double kLaunchSeconds = 2.0e-6;
-/// The cost of keeping two blocks in step.
+/// Clocks, under load, to those of TargetDesc::clockHz.
+constexpr double kClockUnderLoad = 0.88;
+/// Bytes/s that a block's stores take out of shared memory: 64 KB of a 128x256 tile in 1.4 us.
+constexpr double kStoreBandwidth = 48e9;
+/// Of the copy bandwidth, what tiles reach in DRAM: 32 products of 2048 x 2048 x 128.
+constexpr double kDramShare = 0.85;
+/// Two blocks in step, as measured: no gain where L2 keeps up.
 constexpr double kClusterPenalty = 1.01;
+/// What the same time is worth less where each load of the package assembles the kernel.
+constexpr double kRegistersPenalty = 1.005;
 
 double tensorRate(DType t, const TargetDesc &machine) {
   return t == DType::F32 ? machine.tf32Peak : machine.tensorFlops(t);
 }
 
-double epilogueClocks(const GemmShape &s, const GemmTile &t) {
+/// Clocks of one warp's epilogue of a tile. `sharing`: warps of a scheduler that are in theirs at the same time.
+double epilogueClocks(const GemmShape &s, const GemmTile &t, double sharing) {
   double groups = static_cast<double>(t.chunks()) * t.chunkColumns() / 16;
-  // A thread has eight elements of a group. The special-function unit takes a warp every two clocks (16 lanes).
-  double instructions = kGroupInstructions * static_cast<double>(s.outputs.size()) + 8 * s.ops + 8 * s.specialOps +
+  // A thread has eight elements of a group; the special-function unit takes a warp's in eight clocks.
+  double instructions = kGroupInstructions * static_cast<double>(s.outputs.size()) + 8 * s.ops +
                         12.0 * static_cast<double>(s.tiles.size() + s.columns.size());
-  double perGroup = std::max({instructions, 8 * 2 * s.specialOps, kGroupClocks / t.unroll});
-  return kTileClocks + t.chunks() * kChunkClocks + groups * (perGroup + kGroupClocks / (2.0 * t.unroll));
+  double chain = kInstructionClocks * instructions * (1 + 2 * std::min(1.0, s.specialOps));
+  double perGroup = std::max({kGroupClocks / t.unroll + chain, sharing * instructions, sharing * 64 * s.specialOps});
+  return kTileClocks + t.chunks() * kChunkClocks + groups * perGroup;
 }
 
 } // namespace
 
 GemmCandidate predictGemm(const GemmShape &s, const GemmTile &t, const TargetDesc &machine) {
-  struct {
-    double sms, clock, rate; ///< rate: flop/s of one SM, all at work
-    const TargetDesc &target;
-  } m{machine.smCount, machine.clockHz, tensorRate(s.a, machine) * machine.tensorAchieved / machine.smCount, machine};
   GemmCandidate out;
   out.tile = t;
-  double elementBytes = static_cast<double>(sizeOf(s.a)), tileK = 128 / elementBytes;
+  double sms = machine.smCount, clock = machine.clockHz, tileK = 128.0 / static_cast<double>(sizeOf(s.a));
   double kBlocks = std::ceil(static_cast<double>(s.k) / tileK);
   double tilesM = std::ceil(static_cast<double>(s.m) / (t.tileM() * t.cluster)) * t.cluster;
   double tilesN = std::ceil(static_cast<double>(s.n) / t.tileN);
   double tiles = static_cast<double>(s.batch) * tilesM * tilesN;
-  // Warpgroups that take turns share the tensor cores: a block's tiles run one after the other all the same.
-  double slots = m.sms * t.blocksPerSm, rounds = std::ceil(tiles / slots),
-         active = std::min(tiles, slots) / t.blocksPerSm;
+  double perSm = std::min<double>(t.blocksPerSm, std::ceil(tiles / sms)); // blocks that an SM really has
+  double slots = sms * perSm, rounds = std::ceil(tiles / slots);
   out.waves = tiles / slots;
+  double busy = out.waves / rounds;
+  auto between = [&](double sustained, double alone) {
+    return std::min(alone, sustained / std::pow(busy, kPowerShare));
+  };
 
-  // One stage of one block.
-  double flop = 2.0 * t.tileM() * t.tileN * tileK * s.products;
-  double busy = std::min(1.0, active / m.sms);
-  double rate = std::min(m.rate / busy, m.rate * kRateAlone / m.target.tensorAchieved);
-  double products = flop / rate;
-  // Each warpgroup's product of 64 rows reads its A and all of B; with fewer than 64 columns that takes longer than multiplying.
-  double wgmma = 64.0 * 32 + t.tileN * 32.0;
-  double sharedReads = wgmma * (t.tileM() / 64.0) * s.products * 4 / kSharedBytes / m.clock;
-  double bytes = (t.tileM() + static_cast<double>(s.products) * t.tileN / t.cluster) * 128;
-  double ingest = bytes / (kIngestBytes * m.clock);
-  double stage = std::max({products, sharedReads, ingest}) * t.blocksPerSm;
-  // With few stages, or one warpgroup, waits show.
-  double slack = t.stages - 1;
-  double latency = m.target.l2Latency / std::max(1.0, slack);
-  stage = std::max(stage, latency);
-  double mainloop = kBlocks * stage;
-
-  // A warpgroup's epilogue is hidden where another multiplies meanwhile: until it runs out of stages, or for a whole tile.
-  double epilogue = epilogueClocks(s, t) / m.clock;
-  double hidden = t.alternate         ? mainloop
-                  : t.blocksPerSm > 1 ? mainloop * (t.blocksPerSm - 1) / t.blocksPerSm
-                  : t.consumers > 1   ? (t.stages - 1) * stage / 2
-                                      : 0;
-  double exposed = std::max(0.0, epilogue - hidden);
-  out.mainloop = rounds * mainloop;
-  out.epilogue = (rounds - 1) * exposed + epilogue;
-  out.launch = kLaunchSeconds + kFillSeconds;
-  double compute = out.mainloop + out.epilogue;
-
-  // DRAM: every tensor once, the operands again as far as the tiles that run at once do not share them.
+  // DRAM: every tensor once.
   auto dense = [&](double rows, double columns, DType d) {
     return static_cast<double>(s.batch) * rows * columns * static_cast<double>(sizeOf(d));
   };
@@ -227,10 +217,46 @@ GemmCandidate predictGemm(const GemmShape &s, const GemmTile &t, const TargetDes
     traffic += dense(M, N, d);
   for (DType d : s.tiles)
     traffic += dense(M, N, d);
-  out.memory = traffic / m.target.dramCopy;
-  out.seconds = out.launch + std::max(compute, out.memory + m.target.memoryLatency);
+
+  // One stage of one block: what multiplies, what comes from L2, what passes through shared memory.
+  double flop = 2.0 * t.tileM() * t.tileN * tileK * s.products;
+  double products = flop / (tensorRate(s.a, machine) / sms * between(kRateSustained, kRateAlone));
+  double bytes = (t.tileM() + static_cast<double>(s.products) * t.tileN / t.cluster) * 128;
+  double ingest = bytes / (between(kIngestSustained, kIngestAlone) * clock);
+  // Each product of 64 rows reads its A and all of B.
+  double reads = 4.0 * (64 * 32 + t.tileN * 32.0) * (t.tileM() / 64.0) * s.products;
+  double written = (t.tileM() + static_cast<double>(s.products) * t.tileN) * 128;
+  double shared = (reads + written) / (between(kSharedSustained, kSharedAlone) * clock);
+  double stage = std::max({products, ingest, shared}) * perSm;
+  // A copy takes its time, and no more are on their way than there are stages.
+  stage = std::max(stage, (traffic > machine.usableL2() ? machine.memoryLatency : machine.l2Latency) / (t.stages - 1));
+  double mainloop = kBlocks * stage;
+
+  // The epilogue is hidden where another warpgroup multiplies meanwhile.
+  double real = clock * kClockUnderLoad, stored = 0;
+  for (DType d : s.outputs)
+    stored += static_cast<double>(t.tileM()) * t.tileN * static_cast<double>(sizeOf(d));
+  bool together = !t.alternate && t.consumers > 1;
+  double epilogue = epilogueClocks(s, t, together ? t.consumers : t.alternate ? 2 : 1) / real;
+  if (together)
+    epilogue = std::max(epilogue, stored / kStoreBandwidth);
+  double hidden = t.alternate ? mainloop : perSm > 1 ? mainloop * (perSm - 1) / perSm : 0;
+  double exposed = std::max(0.0, epilogue - hidden);
+  if (t.alternate) // two tiles a round of both
+    exposed /= 2;
+  out.mainloop = rounds * mainloop;
+  out.epilogue = (rounds - 1) * exposed + epilogue;
+  out.launch = kLaunchSeconds;
+  double compute = out.mainloop + out.epilogue;
+
+  out.memory = traffic / (machine.dramCopy * kDramShare);
+  // Neither hides the other wholly where they are alike.
+  double a = compute * compute, b = out.memory * out.memory;
+  out.seconds = out.launch + std::sqrt(std::sqrt(a * a + b * b));
   if (t.cluster > 1)
     out.seconds *= kClusterPenalty;
+  if (t.moreRegisters)
+    out.seconds *= kRegistersPenalty;
   return out;
 }
 
@@ -319,7 +345,8 @@ std::vector<GemmCandidate> chooseGemmTiles(const GemmShape &s, const TargetDesc 
     }
   std::sort(out.begin(), out.end(), [](const GemmCandidate &a, const GemmCandidate &b) {
     auto key = [](const GemmCandidate &c) {
-      return std::tuple(c.seconds, c.tile.tileM(), c.tile.tileN, c.tile.consumers, c.tile.blocks, c.tile.blocksPerSm);
+      return std::tuple(c.seconds, c.tile.tileM() + c.tile.tileN, c.tile.tileN, c.tile.consumers, c.tile.blocks,
+                        c.tile.blocksPerSm);
     };
     return key(a) < key(b);
   });

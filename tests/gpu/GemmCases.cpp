@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "tests/gpu/GemmHarness.h"
 
+#include <algorithm>
+
 namespace rl::gemmtest {
 
 std::vector<GemmCase> gemmCases() {
@@ -107,6 +109,8 @@ std::vector<GemmCase> gemmCases() {
   add(512, 512, 256, {.tileN = 128, .stages = 4, .cluster = 2, .buffers = 2}, E::SwiGlu).bKMajor = false;
   add(333, 257, 200, square4, E::TwoOutputs);
   add(333, 258, 200, square4, E::RowScale).batch = {2};
+  add(1000, 1032, 256, {.tileN = 64, .consumers = 3, .blocks = 2, .stages = 3, .buffers = 2});
+  add(1000, 1032, 256, {.tileN = 64, .consumers = 3, .blocks = 2, .stages = 3, .buffers = 2}).aKMajor = false;
   // Batches.
   add(200, 136, 64, wide).batch = {5};
   add(200, 136, 64, square4, E::RowScale).batch = {2, 3};
@@ -129,6 +133,21 @@ std::vector<GemmCase> gemmCases() {
     out.back().tile.stages = 4;
   }
   add(333, 520, 208, residual, E::BiasResidual).type = DType::F16;
+  for (const cost::GemmTile &tile :
+       {square4, three, cost::GemmTile{.tileN = 32, .consumers = 1, .stages = 4, .buffers = 1, .unroll = 2},
+        cost::GemmTile{.tileN = 16, .consumers = 1, .stages = 4, .buffers = 1},
+        cost::GemmTile{.tileN = 80, .consumers = 1, .stages = 4, .buffers = 2}}) {
+    add(333, 528, 208, tile).type = DType::I8;
+    add(333, 528, 208, tile, E::ToF8);
+    add(333, 520, 208, tile, E::ToF8).type = DType::F8E4M3; // rows that no tensor map takes
+    out.back().tile.unroll = 1;                             // the plain stores beside four groups want more registers
+  }
+  add(333, 529, 208, turns, E::ToF8);
+  // NaNs and infinities: where they are and no further, also beside the edges that are filled with zeros.
+  for (E e : {E::Plain, E::BiasGelu, E::BiasResidual, E::RowScale, E::ToF8}) {
+    add(333, 520, 136, e == E::BiasResidual ? residual : square4, e).special = true;
+    add(333, 257, 136, square4, e == E::BiasResidual ? E::OwnLoads : e).special = true;
+  }
   return out;
 }
 

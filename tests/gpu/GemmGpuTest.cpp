@@ -40,6 +40,18 @@ double decode(const uint8_t *p, DType t) {
     std::memcpy(&b, p, 2);
     return bits32(static_cast<uint32_t>(b) << 16);
   }
+  case DType::I32: {
+    int32_t v;
+    std::memcpy(&v, p, 4);
+    return v;
+  }
+  case DType::F8E4M3: { // sign, four bits of exponent biased by 7, three of mantissa; 0x7f is NaN
+    int exponent = *p >> 3 & 15, mantissa = *p & 7;
+    double v = (*p & 0x7f) == 0x7f ? NAN
+               : exponent          ? std::ldexp(8 + mantissa, exponent - 10)
+                                   : std::ldexp(mantissa, -9);
+    return *p & 0x80 ? -v : v;
+  }
   default: {
     _Float16 h;
     std::memcpy(&h, p, 2);
@@ -49,7 +61,7 @@ double decode(const uint8_t *p, DType t) {
 }
 
 /// Uniform in [-1, 1); f8: any finite code below 4 in magnitude.
-std::vector<uint8_t> randomBytes(const TensorType &t, uint64_t seed) {
+std::vector<uint8_t> randomBytes(const TensorType &t, uint64_t seed, bool special = false) {
   std::vector<uint8_t> out(static_cast<size_t>(t.bytes()));
   uint64_t state = seed * 0x9e3779b97f4a7c15ull + 1;
   auto next = [&] {
@@ -61,6 +73,8 @@ std::vector<uint8_t> randomBytes(const TensorType &t, uint64_t seed) {
   auto n = static_cast<size_t>(t.elements());
   for (size_t i = 0; i < n; ++i) {
     float f = static_cast<float>(static_cast<int32_t>(next())) * 0x1p-31f;
+    if (special && next() % 4096 == 0)
+      f = next() % 2 ? NAN : std::copysign(INFINITY, f);
     uint32_t bits;
     std::memcpy(&bits, &f, 4);
     switch (t.dtype) {
@@ -75,6 +89,7 @@ std::vector<uint8_t> randomBytes(const TensorType &t, uint64_t seed) {
       std::memcpy(&out[2 * i], &h, 2);
       break;
     }
+    case DType::I8: out[i] = static_cast<uint8_t>(next()); break;
     default: out[i] = static_cast<uint8_t>((next() & 0x80) | next() % (t.dtype == DType::F8E4M3 ? 0x48 : 0x44)); break;
     }
   }
@@ -126,17 +141,19 @@ struct Buffers {
   std::vector<void *> outputs;
 };
 
-Result<Buffers> allocate(const Package &p) {
+constexpr size_t kGuard = 4096; ///< bytes behind each output that nothing may write
+
+Result<Buffers> allocate(const Package &p, bool special = false) {
   Buffers b;
   uint64_t seed = 1;
   for (const PackageTensor &t : p.inputs) {
     RL_ASSIGN(CudaMemory m, CudaMemory::allocate(static_cast<size_t>(t.type.bytes())));
-    RL_TRY(m.upload(randomBytes(t.type, seed++).data(), static_cast<size_t>(t.type.bytes())));
+    RL_TRY(m.upload(randomBytes(t.type, seed++, special).data(), static_cast<size_t>(t.type.bytes())));
     b.inputs.push_back(m.data());
     b.memory.push_back(std::move(m));
   }
   for (const PackageTensor &t : p.outputs) {
-    RL_ASSIGN(CudaMemory m, CudaMemory::allocate(static_cast<size_t>(t.type.bytes())));
+    RL_ASSIGN(CudaMemory m, CudaMemory::allocate(static_cast<size_t>(t.type.bytes()) + kGuard));
     b.outputs.push_back(m.data());
     b.memory.push_back(std::move(m));
   }
@@ -151,8 +168,10 @@ Result<std::vector<std::vector<uint8_t>>> runOnce(Module &m, const Package &p, B
   RL_TRY(stream.synchronize());
   std::vector<std::vector<uint8_t>> out;
   for (size_t o = 0; o < p.outputs.size(); ++o) {
-    out.emplace_back(static_cast<size_t>(p.outputs[o].type.bytes()));
+    out.emplace_back(static_cast<size_t>(p.outputs[o].type.bytes()) + kGuard);
     RL_TRY(b.memory[p.inputs.size() + o].download(out.back().data(), out.back().size()));
+    if (std::any_of(out.back().end() - kGuard, out.back().end(), [](uint8_t v) { return v != 0xff; }))
+      return invalid({}, "something was written behind output " + std::to_string(o));
   }
   return out;
 }
@@ -162,7 +181,7 @@ Result<std::string> check(Built &built, CudaStream &stream) {
   const GemmCase &c = built.c;
   RL_ASSIGN(auto module, makeModule(built.package));
   RL_ASSIGN(auto reference, makeModule(built.reference));
-  RL_ASSIGN(Buffers buffers, allocate(built.package));
+  RL_ASSIGN(Buffers buffers, allocate(built.package, c.special));
   RL_ASSIGN(auto got, runOnce(*module, built.package, buffers, stream));
   RL_ASSIGN(auto again, runOnce(*module, built.package, buffers, stream));
   RL_ASSIGN(auto want, runOnce(*reference, built.reference, buffers, stream));
@@ -173,15 +192,17 @@ Result<std::string> check(Built &built, CudaStream &stream) {
   double absolute = k * (c.type == DType::F32 ? 0x1p-9 : dtypeSize(c.type) == 1 ? 0x1p-8 : 0x1p-18) + 0x1p-16;
   for (size_t o = 0; o < want.size(); ++o) {
     DType t = built.package.outputs[o].type.dtype;
-    double relative = t == DType::BF16 ? 0x1p-7 : t == DType::F16 ? 0x1p-10 : 0x1p-18;
+    double relative = t == DType::F8E4M3 ? 0x1p-3 : t == DType::BF16 ? 0x1p-7 : t == DType::F16 ? 0x1p-10 : 0x1p-18;
     if (c.epilogue == GemmCase::SwiGlu)
       absolute *= 4 * k; // the factor of the other product
+    if (t == DType::I32)
+      absolute = relative = 0;
     size_t size = dtypeSize(t), wrong = 0;
     std::string first;
     auto elements = static_cast<size_t>(built.package.outputs[o].type.elements());
     for (size_t i = 0; i < elements; ++i) {
       double x = decode(&got[o][i * size], t), y = decode(&want[o][i * size], t);
-      if (std::abs(x - y) <= absolute + relative * std::abs(y))
+      if (x == y || (std::isnan(x) && std::isnan(y)) || std::abs(x - y) <= absolute + relative * std::abs(y))
         continue;
       if (wrong++ == 0) {
         auto n = static_cast<size_t>(c.n), m = static_cast<size_t>(c.m);
@@ -211,7 +232,7 @@ std::vector<GemmCase> randomCases(int count, uint64_t seed) {
     c.n = pick(1, 700);
     c.k = pick(1, 100) * 8;
     c.type = pick(0, 2) ? DType::BF16 : DType::F16;
-    c.epilogue = static_cast<GemmCase::Epilogue>(pick(0, 6));
+    c.epilogue = static_cast<GemmCase::Epilogue>(pick(0, 7));
     c.aKMajor = pick(0, 2) || c.m % 8;
     c.bKMajor = pick(0, 2) || c.n % 8;
     if (c.epilogue == GemmCase::BiasResidual)
@@ -349,92 +370,81 @@ Status timeShape(std::vector<Built> &group, CuBlas &blas, CudaStream &stream, do
   return {};
 }
 
-GemmCase timed(int64_t m, int64_t n, int64_t k, const cost::GemmTile &tile, GemmCase::Epilogue e = GemmCase::Plain,
-               DType type = DType::BF16) {
-  GemmCase c;
-  c.m = m;
-  c.n = n;
-  c.k = k;
-  c.tile = tile;
-  c.epilogue = e;
-  c.type = type;
-  return c;
-}
-
 bool sameShape(const GemmCase &a, const GemmCase &b) {
   return a.m == b.m && a.n == b.n && a.k == b.k && a.epilogue == b.epilogue && a.type == b.type && a.batch == b.batch &&
          a.aKMajor == b.aKMajor && a.bKMajor == b.bKMajor;
 }
 
+/// Shapes with what the model chooses for them, and tiles to set beside it.
 std::vector<GemmCase> timedList() {
   using T = cost::GemmTile;
   using E = GemmCase::Epilogue;
-  const T wide{.tileN = 256, .stages = 4, .buffers = 2}, wide3{.tileN = 256, .stages = 3, .buffers = 4},
-      pair{.tileN = 256, .stages = 4, .cluster = 2, .buffers = 2},
-
-      group16{.tileN = 256, .stages = 4, .groupRows = 16, .buffers = 2},
-      square{.tileN = 128, .stages = 6, .buffers = 1},
-      tall{.tileN = 168, .blocks = 2, .stages = 3, .buffers = 3, .moreRegisters = true},
-      flat{.tileN = 168, .stages = 4, .buffers = 3}, one128{.tileN = 128, .consumers = 1, .stages = 8, .buffers = 2},
-      narrow{.tileN = 88, .consumers = 1, .stages = 8, .buffers = 2};
+  auto machine = *cost::findTarget("h200");
   std::vector<GemmCase> out;
-  auto add = [&](int64_t m, int64_t n, int64_t k, std::vector<T> tiles, E e = E::Plain, DType t = DType::BF16) {
-    for (const T &tile : tiles)
-      out.push_back(timed(m, n, k, tile, e, t));
+  auto addCase = [&](GemmCase c, const std::vector<T> &others) {
+    std::vector<T> tiles;
+    for (const cost::GemmCandidate &k : cost::chooseGemmTiles(c.shape(), machine, 2))
+      tiles.push_back(k.tile);
+    tiles.insert(tiles.end(), others.begin(), others.end());
+    for (const T &t : tiles) {
+      c.tile = t;
+      out.push_back(c);
+    }
   };
-  const T turns{.tileN = 128, .blocks = 2, .alternate = true, .stages = 5, .buffers = 2},
-      turns6{.tileN = 128, .blocks = 2, .alternate = true, .stages = 6, .buffers = 1},
-      turnsU{.tileN = 128, .blocks = 2, .alternate = true, .stages = 5, .buffers = 2, .unroll = 4},
-      turnsPair{.tileN = 128, .blocks = 2, .alternate = true, .stages = 5, .cluster = 2, .buffers = 2},
-      wideU{.tileN = 256, .stages = 4, .buffers = 2, .unroll = 4},
-      wideU2{.tileN = 256, .stages = 4, .buffers = 2, .unroll = 2},
-      pairU{.tileN = 256, .stages = 4, .cluster = 2, .buffers = 2, .unroll = 4},
-      three{.tileN = 144, .consumers = 3, .stages = 4, .buffers = 1, .unroll = 4};
-  add(4096, 4096, 4096, {wide, wideU, wideU2, group16, turns, turns6, turnsU, turnsPair});
-  add(8192, 8192, 8192, {wide, wideU, pairU, group16, turns, turnsPair});
-  add(512, 11008, 4096,
-      {tall,
-       flat,
-       {.tileN = 168, .blocks = 2, .stages = 3, .buffers = 3, .unroll = 4, .moreRegisters = true},
-       {.tileN = 160, .blocks = 2, .stages = 3, .buffers = 3, .moreRegisters = true},
-       {.tileN = 128, .blocks = 2, .stages = 3, .buffers = 2},
-       {.tileN = 112, .blocks = 2, .stages = 3, .buffers = 2},
-       turns});
-  add(2048, 2048, 2048, {square, wide, wideU, turns, turnsU});
-  add(1024, 1024, 1024,
-      {one128, {.tileN = 64, .stages = 8, .buffers = 1}, {.tileN = 64, .stages = 8, .buffers = 1, .unroll = 4}});
-  add(128, 4096, 4096,
-      {one128,
-       {.tileN = 64, .consumers = 1, .stages = 8, .buffers = 1},
-       {.tileN = 64, .consumers = 1, .stages = 12, .buffers = 1, .unroll = 4}});
-  add(16, 11008, 4096, {narrow, {.tileN = 88, .consumers = 1, .stages = 4, .buffers = 1, .blocksPerSm = 2}});
-  add(1796, 1792, 4096, {wide, three, turns});
-  add(1796, 1796, 4096, {wide, three, turns});
-  add(4096, 4096, 4096, {wide, wide3, turns, turnsU, turnsPair}, E::BiasGelu);
-  add(4096, 4096, 4096,
-      {wide3,
-       {.tileN = 128, .blocks = 2, .alternate = true, .stages = 4, .buffers = 4},
-       {.tileN = 128, .blocks = 2, .alternate = true, .stages = 5, .buffers = 2},
-       {.tileN = 128, .blocks = 2, .alternate = true, .stages = 5, .cluster = 2, .buffers = 2}},
-      E::BiasResidual);
-  add(4096, 11008, 4096,
-      {{.tileN = 128, .stages = 4, .buffers = 2},
-       {.tileN = 128, .stages = 4, .buffers = 2, .unroll = 2},
-       {.tileN = 64, .blocks = 2, .alternate = true, .stages = 5, .buffers = 2}},
-      E::SwiGlu);
-  add(512, 11008, 4096, {tall, flat, turns}, E::BiasGelu);
-  add(8192, 8192, 8192, {wide, turns, pair}, E::BiasGelu);
-  add(4096, 4096, 4096, {wide, wideU, pairU, turns}, E::Plain, DType::F8E4M3);
-  add(8192, 8192, 8192, {wide, wideU, pairU}, E::Plain, DType::F8E4M3);
-  add(512, 11008, 4096, {flat, {.tileN = 168, .stages = 4, .buffers = 3, .unroll = 4}, wideU}, E::Plain, DType::F8E4M3);
-  add(4096, 4096, 4096, {{.tileN = 128, .stages = 4, .buffers = 2}, {.tileN = 256, .stages = 3, .buffers = 1}},
-      E::TwoOutputs);
-  for (bool b : {false, true}) {
-    GemmCase c = timed(4096, 4096, 4096, wide);
-    c.aKMajor = b;
-    c.bKMajor = false;
-    out.push_back(c);
-  }
+  auto add = [&](int64_t m, int64_t n, int64_t k, E e = E::Plain, DType t = DType::BF16,
+                 const std::vector<T> &others = {}) {
+    GemmCase c;
+    c.m = m;
+    c.n = n;
+    c.k = k;
+    c.epilogue = e;
+    c.type = t;
+    addCase(c, others);
+  };
+  const T wide{.tileN = 256, .stages = 4, .buffers = 2, .unroll = 4};
+  add(4096, 4096, 4096, E::Plain, DType::BF16, {wide});
+  add(8192, 8192, 8192, E::Plain, DType::BF16, {wide});
+  add(512, 11008, 4096);
+  add(2048, 2048, 2048);
+  add(1024, 1024, 1024);
+  add(128, 4096, 4096);
+  add(16, 11008, 4096);
+  add(1796, 1796, 4096);
+  add(1792, 1792, 4096);
+  add(4096, 4096, 4096, E::BiasGelu);
+  add(8192, 8192, 8192, E::BiasGelu);
+  add(512, 11008, 4096, E::BiasGelu);
+  add(4096, 4096, 512, E::BiasGelu, DType::BF16,
+      {{.tileN = 128, .blocks = 2, .alternate = true, .stages = 5, .buffers = 2, .unroll = 2, .moreRegisters = true},
+       {.tileN = 128, .blocks = 2, .alternate = true, .stages = 5, .buffers = 2, .unroll = 4, .moreRegisters = true}});
+  add(4096, 4096, 512);
+  add(4096, 4096, 4096, E::BiasResidual);
+  add(8192, 8192, 8192, E::BiasResidual);
+  add(4096, 11008, 4096, E::SwiGlu);
+  add(512, 11008, 4096, E::SwiGlu);
+  add(4096, 4096, 4096, E::TwoOutputs);
+  add(4096, 4096, 4096, E::Plain, DType::F8E4M3);
+  add(8192, 8192, 8192, E::Plain, DType::F8E4M3);
+  add(512, 11008, 4096, E::Plain, DType::F8E4M3);
+  add(4096, 4096, 4096, E::Plain, DType::F32);
+  for (bool a : {false, true})
+    for (bool b : {false, true})
+      if (!a || !b) {
+        GemmCase c;
+        c.m = c.n = c.k = 4096;
+        c.aKMajor = a;
+        c.bKMajor = b;
+        addCase(c, {});
+      }
+  GemmCase batched;
+  batched.batch = {32};
+  batched.m = batched.n = 2048;
+  batched.k = 128;
+  addCase(batched, {});
+  batched.k = 2048;
+  batched.n = 128;
+  batched.bKMajor = false;
+  addCase(batched, {});
   return out;
 }
 
@@ -527,9 +537,13 @@ int main(int argc, char **argv) {
   }
   auto device = currentCudaDevice();
   auto stream = CudaStream::create();
-  if (!device || device->arch() != "sm_90a" || !stream) {
-    std::fprintf(stderr, "this test needs a GPU of compute capability 9.0\n");
+  if (!device || !stream) {
+    std::fprintf(stderr, "this test needs a GPU: %s\n", (device ? stream.error() : device.error()).str().c_str());
     return 1;
+  }
+  if (device->arch() != "sm_90a") {
+    std::printf("skipped: %s has no warpgroup products\n", device->name.c_str());
+    return 0;
   }
   std::vector<GemmCase> cases = sweep ? sweepList() : time ? timedList() : gemmCases();
   if (!time)

@@ -96,7 +96,7 @@ Value loadFloats(OpBuilder &b, Location loc, Value pointer, Value index, DType t
 }
 
 Value toMemory(OpBuilder &b, Location loc, Value v, DType t) {
-  return t == DType::F32 ? v : narrowFloat(b, loc, v, t, true, kTarget);
+  return t == DType::F32 || t == DType::I32 ? v : narrowFloat(b, loc, v, t, true, kTarget);
 }
 
 /// The pointers: a, b..., what the epilogue reads, outputs.
@@ -114,7 +114,8 @@ emit::GemmEpilogue epilogueOf(const GemmCase &c) {
     };
     SmallVector<Value> out;
     switch (c.epilogue) {
-    case GemmCase::Plain: break;
+    case GemmCase::Plain:
+    case GemmCase::ToF8: break;
     case GemmCase::BiasGelu: x = callMath(b, loc, MathFn::GeluTanh, plus(x, bias()), Rounding::BF16); break;
     case GemmCase::BiasResidual: x = plus(plus(x, bias()), widenFloat(b, loc, s.tiles[0], c.narrow(), kTarget)); break;
     case GemmCase::SwiGlu: x = times(callMath(b, loc, MathFn::Silu, x, Rounding::BF16), s.products[1]); break;
@@ -200,7 +201,17 @@ Status emitReference(ModuleOp module, const GemmCase &c, PackageLaunch &launch) 
     b.setInsertionPoint(there.thenBlock()->getTerminator());
     ValueRange arguments = f.getArguments();
     Value column = rem(id, c.n), row = rem(div(id, c.n), c.m), batch = div(id, c.n * c.m);
-    Value zero = arith::ConstantOp::create(b, loc, b.getF32FloatAttr(0.0f));
+    bool integers = c.type == DType::I8;
+    Value zero = integers ? arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(0)).getResult()
+                          : arith::ConstantOp::create(b, loc, b.getF32FloatAttr(0.0f)).getResult();
+    auto load = [&](Value from, Value at) {
+      if (!integers)
+        return loadFloats(b, loc, from, at, c.type, 1);
+      Value offset = arith::IndexCastOp::create(b, loc, b.getI64Type(), at);
+      Value address = LLVM::GEPOp::create(b, loc, pointer, b.getI8Type(), from, ValueRange{offset});
+      return arith::ExtSIOp::create(b, loc, b.getI32Type(), LLVM::LoadOp::create(b, loc, b.getI8Type(), address))
+          .getResult();
+    };
     SmallVector<Value> sums(static_cast<size_t>(c.products()), zero);
     auto loop = scf::ForOp::create(b, loc, index(0), index(c.k), index(1), sums);
     {
@@ -208,14 +219,15 @@ Status emitReference(ModuleOp module, const GemmCase &c, PackageLaunch &launch) 
       b.setInsertionPointToStart(loop.getBody());
       Value k = loop.getInductionVar();
       Value atA = plus(times(batch, c.m * c.k), c.aKMajor ? plus(times(row, c.k), k) : plus(times(k, c.m), row));
-      Value x = loadFloats(b, loc, arguments[0], atA, c.type, 1);
+      Value x = load(arguments[0], atA);
       SmallVector<Value> next;
       for (int p = 0; p < c.products(); ++p) {
         Value atB = plus(times(batch, c.bBroadcast ? 0 : c.n * c.k),
                          c.bKMajor ? plus(times(column, c.k), k) : plus(times(k, c.n), column));
-        Value y = loadFloats(b, loc, arguments[static_cast<size_t>(1 + p)], atB, c.type, 1);
-        next.push_back(arith::AddFOp::create(b, loc, loop.getRegionIterArg(static_cast<unsigned>(p)),
-                                             arith::MulFOp::create(b, loc, x, y)));
+        Value y = load(arguments[static_cast<size_t>(1 + p)], atB),
+              sum = loop.getRegionIterArg(static_cast<unsigned>(p));
+        next.push_back(integers ? arith::AddIOp::create(b, loc, sum, arith::MulIOp::create(b, loc, x, y)).getResult()
+                                : arith::AddFOp::create(b, loc, sum, arith::MulFOp::create(b, loc, x, y)).getResult());
       }
       scf::YieldOp::create(b, loc, next);
     }
@@ -261,13 +273,13 @@ Status emitReference(ModuleOp module, const GemmCase &c, PackageLaunch &launch) 
 cost::GemmShape GemmCase::shape() const {
   cost::GemmShape s = describe(*this).shape();
   s.ops = epilogue == BiasGelu ? 10 : epilogue == SwiGlu ? 8 : epilogue == Plain ? 0 : 2;
-  s.specialOps = epilogue == BiasGelu ? 1 : epilogue == SwiGlu ? 2 : 0;
+  s.specialOps = epilogue == BiasGelu || epilogue == SwiGlu ? 2 : 0; // exp2 and a reciprocal
   return s;
 }
 
 std::string GemmCase::str() const {
   static const char *const names[] = {"plain",       "bias_gelu", "bias_residual", "swiglu",
-                                      "two_outputs", "row_scale", "own_loads"};
+                                      "two_outputs", "row_scale", "own_loads",     "to_f8"};
   std::string out = name.empty() ? std::string() : name + " ";
   for (int64_t e : batch)
     out += std::to_string(e) + "*";

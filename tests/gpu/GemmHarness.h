@@ -22,19 +22,28 @@ struct GemmCase {
     TwoOutputs,   ///< x, and 2 x in f32
     RowScale,     ///< x * scale[batch, row], f32
     OwnLoads,     ///< x * scale[batch, row] + bias[column], f32, where the callback loads for itself
+    ToF8,         ///< x, as f8e4m3
   };
   std::string name;
   std::vector<int64_t> batch;
   int64_t m = 0, n = 0, k = 0;
   Epilogue epilogue = Plain;
-  DType type = DType::BF16; ///< of the operands, bias, residual and first output (f8 operands: bf16 for the rest)
+  DType type = DType::
+      BF16; ///< of the operands, bias, residual and first output (f8 operands: bf16 for the rest; i8: i32, plain alone)
   bool aKMajor = true, bKMajor = true;
   bool bBroadcast = false; ///< one right operand for all of the batch
+  bool special = false;    ///< a few NaNs and infinities among the operands
   cost::GemmTile tile;
 
   int products() const { return epilogue == SwiGlu ? 2 : 1; }
-  DType narrow() const { return dtypeSize(type) == 1 ? DType::BF16 : type; }
-  DType output() const { return epilogue == RowScale || epilogue == OwnLoads ? DType::F32 : narrow(); }
+  DType narrow() const { return isF8(type) ? DType::BF16 : type; }
+  DType output() const {
+    if (type == DType::I8)
+      return DType::I32;
+    if (epilogue == ToF8)
+      return DType::F8E4M3;
+    return epilogue == RowScale || epilogue == OwnLoads ? DType::F32 : narrow();
+  }
   int64_t batches() const;
   double flops() const { return 2.0 * static_cast<double>(batches() * m * n) * static_cast<double>(k) * products(); }
   cost::GemmShape shape() const; ///< with the epilogue's cost

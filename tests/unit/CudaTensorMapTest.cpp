@@ -133,3 +133,12 @@ TEST_F(CudaRuntime, TheOtherKernelHasAShapeOfItsOwn) {
     }
   }
 }
+
+TEST_F(CudaRuntime, TextThatSetsItsRegistersIsAssembledWhenItIsLoaded) {
+  fakeCuda.setCurrent(fakeCuda.makeContext());
+  EXPECT_TRUE(assemblePtx(kPtx));
+  auto refused = assemblePtx(std::string(kPtx) + "// setmaxnreg.inc.sync.aligned.u32 240;\n");
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Code::Unsupported);
+  fakeCuda.setCurrent(nullptr);
+}

@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <cstdlib>
@@ -88,4 +89,40 @@ TEST(WgmmaGemm, Assembles) {
     GTEST_SKIP() << "no ptxas on this machine";
   for (const GemmCase &c : gemmCases())
     expectGood(c);
+}
+
+TEST(WgmmaGemm, WhatTheModelChoosesAssembles) {
+  if (ptxas().empty())
+    GTEST_SKIP() << "no ptxas on this machine";
+  auto machine = *cost::findTarget("h200");
+  std::vector<GemmCase> done;
+  for (auto [m, n, k] : {std::array<int64_t, 3>{4096, 4096, 4096},
+                         {512, 11008, 4096},
+                         {1796, 1792, 4096},
+                         {1024, 1024, 1024},
+                         {64, 4096, 4096},
+                         {4096, 11008, 512},
+                         {300, 136, 8}})
+    for (auto e :
+         {GemmCase::Plain, GemmCase::BiasGelu, GemmCase::BiasResidual, GemmCase::SwiGlu, GemmCase::TwoOutputs}) {
+      GemmCase c;
+      c.m = m;
+      c.n = n;
+      c.k = k;
+      c.epilogue = e;
+      for (const cost::GemmCandidate &k : cost::chooseGemmTiles(c.shape(), machine, 3)) {
+        c.tile = k.tile;
+        // Once for each form of the code.
+        bool again = std::any_of(done.begin(), done.end(), [&](const GemmCase &d) {
+          return d.epilogue == c.epilogue && d.tile.tileN == c.tile.tileN && d.tile.consumers == c.tile.consumers &&
+                 d.tile.blocks == c.tile.blocks && d.tile.alternate == c.tile.alternate &&
+                 d.tile.unroll == c.tile.unroll;
+        });
+        if (again)
+          continue;
+        done.push_back(c);
+        expectGood(c);
+      }
+    }
+  EXPECT_GT(done.size(), 20u);
 }
