@@ -61,9 +61,10 @@ public:
 
 private:
   struct Parameters {
-    Value scale;  ///< f32
-    Value stored; ///< in its own type
-    Value zero;   ///< i32, of the asymmetric scheme
+    Value scale;        ///< f32
+    Value stored;       ///< in its own type
+    Value zero;         ///< i32, of the asymmetric scheme
+    bool found = false; ///< from the values, not given
   };
   /// A range of values: `high` + `low` exactly, times `back` (a power of two, null: 1) where it is too large for f32.
   struct Range {
@@ -192,6 +193,7 @@ private:
         p.zero = full(-128, RankedTensorType::get(to, b.getI32Type()));
       return p;
     }
+    p.found = true;
     Range range;
     Value least;
     if (asymmetric) {
@@ -271,6 +273,9 @@ private:
 
   Value quantised(Value x, const Parameters &p, Type type) {
     Value v = map(MapFn::Div, {x, spread(p.scale)});
+    // By a scale that was found from the values no quotient is beyond the type's largest.
+    if (p.found)
+      v.getDefiningOp()->setAttr(ridge::kFastAttr, b.getUnitAttr());
     if (!type.isInteger(8))
       return cast(v, type);
     if (!p.zero)
