@@ -48,6 +48,7 @@ private:
     std::string reason;
     bool hard = false;            ///< to be loaded even by a kernel over the same rows
     std::vector<ValueId> dropped; ///< column sums that the kernel cannot carry
+    bool whole = false;           ///< its rows must be reduced whole
   };
 
   const Node *nodeOf(ValueId v) const {
@@ -60,6 +61,8 @@ private:
   bool inSpace(ValueId v, Space s) const {
     if (auto own = carried.find(v); own != carried.end())
       return own->second == s;
+    if (auto own = spaces.find(v); own != spaces.end() && own->second == s)
+      return true;
     int64_t n = graph.type(v).elements();
     return n == s.rows || (s.width && n == s.rows * s.width);
   }
@@ -69,6 +72,7 @@ private:
   std::set<ValueId> wholeTensors(ValueId v, int64_t elements) const;
   void carryColumnSums();
   bool spacesFit(); ///< false: something was cut, plan again
+  Space longestRows(ValueId v, Space rows) const;
   void placeLevels();
   std::vector<Draft> drafts() const;
   void joinPointwise(std::vector<Draft> &, std::set<ValueId> &pointwise) const;
@@ -87,6 +91,9 @@ private:
   /// Stored sums down the columns of a row kernel's rows, which it carries along; and those that it cannot carry.
   std::map<ValueId, Space> carried;
   std::set<ValueId> notCarried;
+  /// Stored values whose kernel iterates over rows of which the nearest reduction takes segments; and those whose kernel must
+  /// not reduce segments.
+  std::set<ValueId> lifted, whole;
   std::map<ValueId, int> level;
   std::vector<uint32_t> cone; ///< by value: a cheap measure of the work above it, saturating
   std::vector<bool> reduces;  ///< by value: a reduction is above it, or it is one
@@ -265,10 +272,35 @@ void RowPlanner::carryColumnSums() {
   }
 }
 
+/// Where a reduction farther above has rows that are each several of the nearest one's (a norm of a row, and what its blocks are
+/// quantised by), the kernel is over those, and the nearest one takes segments of them.
+Space RowPlanner::longestRows(ValueId v, Space rows) const {
+  Space best = rows;
+  std::set<ValueId> seen{v};
+  std::vector<ValueId> work{v};
+  while (!work.empty() && !whole.contains(v)) {
+    ValueId u = work.back();
+    work.pop_back();
+    const Node *node = nodeOf(u);
+    auto it = cuts.find(u);
+    if (!node || !reduces[u] || (u != v && it != cuts.end() && it->second.hard))
+      continue;
+    if (isReduction(*node))
+      if (Space s = rowsOf(*node); s.rows * s.width == rows.rows * rows.width && s.width > best.width &&
+                                   s.width % rows.width == 0 && s.width % best.width == 0)
+        best = s;
+    for (const Operand &o : node->inputs)
+      if (!o.isLiteral() && seen.insert(o.value).second)
+        work.push_back(o.value);
+  }
+  return best;
+}
+
 /// Gives every stored value its space, from the reduction nearest above it. Where that one's rows do not make up the value,
 /// something is cut in between, until none is left that is not.
 bool RowPlanner::spacesFit() {
   spaces.clear();
+  lifted.clear();
   carryColumnSums();
   for (ValueId v : stored) {
     if (auto it = carried.find(v); it != carried.end()) {
@@ -279,7 +311,9 @@ bool RowPlanner::spacesFit() {
     if (std::vector<ValueId> path = nearestReduction(v, false); !path.empty()) {
       Space rows = rowsOf(*nodeOf(path.back()));
       if (inSpace(v, rows)) {
-        space = rows;
+        space = longestRows(v, rows);
+        if (space != rows)
+          lifted.insert(v);
       } else if (path = nearestReduction(v, true); !path.empty()) {
         cut(cutOnPath(path), "stored: " + quoted(graph, v) + " is not made of the rows that '" +
                                  graph.values[path.back()].name + "' reduces");
@@ -436,6 +470,10 @@ Result<RowPlanner::Verdict> RowPlanner::judge(const Draft &d) {
       request.columnSums[o] = sum->operand;
       request.parts = sum->parts;
     }
+  for (ValueId v : d.outputs) {
+    request.segments &= !whole.contains(v);
+    out.whole |= lifted.contains(v);
+  }
   request.lanes = chooseRowLanes(graph, request, target);
   RL_ASSIGN(TraceOutcome traced, tracePointwiseUpTo(request));
   bool carries = request.parts > 1;
@@ -445,6 +483,8 @@ Result<RowPlanner::Verdict> RowPlanner::judge(const Draft &d) {
     request.lanesAcross = request.lanes > 1;
     RL_ASSIGN(traced, tracePointwiseUpTo(request));
   }
+  if (out.whole && (!traced.foreign.empty() || traced.exceeded || traced.trace.levels > kMostLevels))
+    return out;
   if (!traced.foreign.empty()) {
     out.cut = cutOnPath(traced.foreign);
     out.reason = "stored: " + quoted(graph, traced.foreign.back()) + " reduces other rows than " +
@@ -490,6 +530,7 @@ Result<RowPlanner::Verdict> RowPlanner::judge(const Draft &d) {
     for (ValueId v : d.outputs)
       if (carried.contains(v))
         out.dropped.push_back(v);
+    out.whole = true;
     return out;
   }
   out.group = std::move(g);
@@ -554,6 +595,11 @@ Result<Plan> RowPlanner::run() {
       RL_ASSIGN(Verdict v, judge(d));
       if (!v.dropped.empty()) {
         notCarried.insert(v.dropped.begin(), v.dropped.end());
+        again = true;
+        break;
+      }
+      if (!v.group && v.whole) {
+        whole.insert(d.outputs.begin(), d.outputs.end());
         again = true;
         break;
       }

@@ -625,8 +625,7 @@ struct Random {
         to[static_cast<size_t>(d)] = 1 + upTo(6);
         return push(g.indexSelect(x, loaded({to[static_cast<size_t>(d)]}), d), to);
       }
-      return push(upTo(2) ? g.gather(x, loaded(shape), d)
-                          : g.gather(x, g.flip(g.iota(shape, d, DType::I64), {d}), d),
+      return push(upTo(2) ? g.gather(x, loaded(shape), d) : g.gather(x, g.flip(g.iota(shape, d, DType::I64), {d}), d),
                   shape);
     }
     case 0: {
