@@ -526,11 +526,11 @@ Lane BodyEmitter::clamp(const Node &node, Lane lane, DType result) {
 }
 
 /// A vector over a number that its lanes share, where results of a few bits are made of it: the number's reciprocal once, and
-/// for each lane what makes the product with it the correctly rounded quotient. (Markstein, "IA-64 and elementary functions",
-/// 2000, chapter 8: from a product within two steps one correction gives one of the two neighbours, a second the nearest.) With
-/// the rests negated a zero keeps its sign. A lane whose quotient is beyond 2^20, where a rest could overflow, stays the product;
-/// where rests are inexact, below 2^-64, 8 bits hold no more than a zero. The assembler's division costs twice as much.
-Value BodyEmitter::divideNarrow(Value x, Value y) {
+/// for each lane what makes the product with it the correctly rounded quotient (Markstein, "IA-64 and elementary functions",
+/// 2000, chapter 8, and Cornea, Golliver and Markstein, 1999). With the rest negated a zero keeps its sign. A lane whose quotient
+/// is beyond 2^20, where the rest may overflow, stays the product, but where quotients are `bounded`; below 2^-64, where rests
+/// are inexact, 8 bits hold no more than a zero. The assembler's division costs three times as much.
+Value BodyEmitter::divideNarrow(Value x, Value y, bool bounded) {
   int64_t lanes = cast<VectorType>(x.getType()).getNumElements();
   auto cmp = [&](arith::CmpFPredicate p, Value l, float bound) {
     return arith::CmpFOp::create(b, loc, p, l, constF32(bound, l)).getResult();
@@ -542,12 +542,14 @@ Value BodyEmitter::divideNarrow(Value x, Value y) {
   b.setInsertionPointToStart(branch.thenBlock());
   auto negative = [&](Value v) { return arith::NegFOp::create(b, loc, v).getResult(); };
   auto fma = [&](Value l, Value r, Value s) { return math::FmaOp::create(b, loc, l, r, s).getResult(); };
-  Value inverse = splatTo(math(MathFn::Div, {constF32(1, y), y}, DType::F32), lanes), divisor = splatTo(y, lanes);
-  Value product = arith::MulFOp::create(b, loc, x, inverse), q = product;
-  for (int i = 0; i < 2; ++i)
-    q = fma(negative(fma(q, divisor, negative(x))), inverse, q);
-  Value large = cmp(arith::CmpFPredicate::OGE, math::AbsFOp::create(b, loc, product), 0x1p20f);
-  scf::YieldOp::create(b, loc, arith::SelectOp::create(b, loc, large, product, q).getResult());
+  Value inverse = splatTo(math(MathFn::Div, {constF32(1, y), y}, DType::F32), lanes);
+  Value product = arith::MulFOp::create(b, loc, x, inverse);
+  Value q = fma(negative(fma(product, splatTo(y, lanes), negative(x))), inverse, product);
+  if (!bounded) {
+    Value large = cmp(arith::CmpFPredicate::OGE, math::AbsFOp::create(b, loc, product), 0x1p20f);
+    q = arith::SelectOp::create(b, loc, large, product, q);
+  }
+  scf::YieldOp::create(b, loc, q);
   b.setInsertionPointToStart(branch.elseBlock());
   scf::YieldOp::create(b, loc, math(MathFn::Div, {x, splatTo(y, lanes)}, DType::F32));
   return branch.getResult(0);
@@ -607,7 +609,7 @@ Lane BodyEmitter::emit(const Node &node, MutableArrayRef<Lane> operands, DType r
   if (isFloat(compute)) {
     SmallVector<Value> v = {floatOf(operands[0]), floatOf(operands[1])};
     if (narrow && node.op == OpKind::Div && isa<VectorType>(v[0].getType()) && !isa<VectorType>(v[1].getType()))
-      return makeFloat(divideNarrow(v[0], v[1]), result);
+      return makeFloat(divideNarrow(v[0], v[1], node.attrs.fast), result);
     unify(v);
     return floatBinary(node, v[0], v[1], result);
   }

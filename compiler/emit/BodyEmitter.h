@@ -73,7 +73,7 @@ private:
   Lane floatBinary(const Node &, mlir::Value x, mlir::Value y, DType result);
   Lane integerBinary(const Node &, mlir::Value x, mlir::Value y, DType compute, DType result);
   Lane clamp(const Node &, Lane, DType result);
-  mlir::Value divideNarrow(mlir::Value x, mlir::Value y);
+  mlir::Value divideNarrow(mlir::Value x, mlir::Value y, bool bounded);
   mlir::Value integerPow(mlir::Value base, mlir::Value exponent, bool isSigned);
   mlir::Value intToFloatForNarrowing(mlir::Value, bool isSigned);
   mlir::Value floatToInt(mlir::Value f32, DType to);

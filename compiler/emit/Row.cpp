@@ -79,6 +79,7 @@ private:
   bool isReduction(const Instance &in) const {
     return in.node != kNone && opInfo(graph.nodes[in.node].op).cls == OpClass::Reduction;
   }
+  void emitVarying(TraceEmitter &, uint32_t instance);
   bool storesRow(const TraceStore &s) const { return graph.type(graph.outputs[s.output]).elements() != schedule.rows; }
   void collect(uint32_t root, std::vector<bool> &in) const;
 
@@ -158,7 +159,7 @@ void RowEmitter::findOnlineSums() {
 void RowEmitter::plan() {
   passes.resize(trace.levels + 1);
   for (uint32_t i = 0; i < trace.instances.size(); ++i)
-    if (isReduction(trace.instances[i]))
+    if (isReduction(trace.instances[i]) && !trace.instances[i].segment)
       passes[trace.instances[i].level - 1].reductions.push_back(i);
   for (size_t s = 0; s < trace.stores.size(); ++s)
     if (storesRow(trace.stores[s]))
@@ -207,6 +208,17 @@ void RowEmitter::emitScalars(uint32_t level) {
   }
 }
 
+/// One instance of a pass over the row. A reduction of segments is combined by the threads that have the segment.
+void RowEmitter::emitVarying(TraceEmitter &e, uint32_t i) {
+  const Instance &in = trace.instances[i];
+  if (!in.segment || e.has(i))
+    return e.emit(i);
+  Combiner c = combinerOf(i);
+  Value v = c.acrossLanes(b, loc, contributionOf(e, i, c, Value()));
+  v = combineInWarp(b, loc, c, v, in.segment / trace.lanes);
+  e.lane(i) = c.finish(e.bodies(), v, graph.strict);
+}
+
 Value RowEmitter::contributionOf(TraceEmitter &e, uint32_t reduction, const Combiner &c, Value isThere) {
   Value v = c.contribution(e.bodies(), loc, e.lane(trace.instances[reduction].operands[0]), trace.lanes);
   if (isThere)
@@ -226,7 +238,10 @@ void RowEmitter::storeRow(TraceEmitter &e, const Pass &pass, Value isThere) {
   }
   e.enterBlock();
   for (size_t s : pass.stores)
-    e.emitStore(trace.stores[s]);
+    if (int64_t n = graph.type(graph.outputs[trace.stores[s].output]).elements(); n == schedule.rows * schedule.width)
+      e.emitStore(trace.stores[s]);
+    else
+      e.emitSegmentStore(trace.stores[s], schedule.rows * vectorsOfRow() / n);
   e.leaveBlock();
 }
 
@@ -334,7 +349,7 @@ void RowEmitter::forget(TraceEmitter &e, uint32_t level, bool beforeExponentials
 Value RowEmitter::sumOnline(TraceEmitter &e, const Pass &pass, const OnlineSum &pair, Value local, Value isThere) {
   e.lane(pair.subtracted) = {DType::F32, local, local, {}};
   for (uint32_t i : pass.exponentials)
-    e.emit(i);
+    emitVarying(e, i);
   return contributionOf(e, pair.sum, combinerOf(pair.sum), isThere);
 }
 
@@ -381,7 +396,7 @@ void RowEmitter::residentPass(const Pass &pass, uint32_t level) {
       if (!trace.instances[i].varies && trace.instances[i].scope == 0 && scalars.has(i))
         e.lane(i) = scalars.lane(i);
     for (uint32_t i : pass.instances)
-      e.emit(i);
+      emitVarying(e, i);
     for (auto [r, total] : llvm::zip(pass.reductions, partial)) {
       Combiner c = combinerOf(r);
       Value v = contributionOf(e, r, c, valid[u]);
@@ -418,7 +433,7 @@ void RowEmitter::loopPass(const Pass &pass) {
   };
   auto finish = [&](std::unique_ptr<TraceEmitter> &e, MutableArrayRef<Value> totals) {
     for (uint32_t i : pass.instances)
-      e->emit(i);
+      emitVarying(*e, i);
     for (size_t r = 0; r < combiners.size(); ++r)
       totals[r] =
           combiners[r].combine(b, loc, totals[r], contributionOf(*e, pass.reductions[r], combiners[r], Value()));

@@ -350,6 +350,19 @@ void TraceEmitter::emitScalarStore(const TraceStore &store) {
                         static_cast<unsigned>(dtypeSize(type)));
 }
 
+void TraceEmitter::emitSegmentStore(const TraceStore &store, int64_t vectors) {
+  index::Context &ctx = *trace.context;
+  OpBuilder::InsertionGuard guard(b);
+  if (vectors > 1) {
+    Value first = indices.condition({ctx.mod(ctx.dim(trace.vectorDim), vectors), 0, 1}, false);
+    auto branch = scf::IfOp::create(b, loc, first);
+    b.setInsertionPoint(branch.thenBlock()->getTerminator());
+  }
+  indices.push();
+  emitScalarStore(store);
+  indices.pop();
+}
+
 void TraceEmitter::emitStore(const TraceStore &store) {
   const Instance &in = trace.instances[store.instance];
   DType type = graph.type(in.value).dtype;

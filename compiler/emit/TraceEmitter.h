@@ -47,6 +47,8 @@ public:
   void emitStore(const TraceStore &);
   /// One element: of a row kernel, what a row has once.
   void emitScalarStore(const TraceStore &);
+  /// What each segment of `vectors` vectors of a row has once, stored by the first of them.
+  void emitSegmentStore(const TraceStore &, int64_t vectors);
   bool has(uint32_t instance) const { return lanes[instance].raw || lanes[instance].wide; }
   /// Whether the indices that the load needs are there.
   bool hasIndices(const Instance &load) const {

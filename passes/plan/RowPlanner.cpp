@@ -3,8 +3,7 @@
 #include "passes/plan/RowPlanner.h"
 #include "passes/plan/ColumnSums.h"
 #include "passes/plan/Cuts.h"
-#include "passes/plan/Gemm.h"
-#include "passes/plan/Measure.h"
+#include "passes/plan/RowPlannerParts.h"
 #include "passes/plan/RowSchedule.h"
 #include "passes/plan/Trace.h"
 #include "passes/plan/TransposePlanner.h"
@@ -16,90 +15,6 @@
 #include <set>
 
 namespace rl {
-
-namespace {
-
-std::string quoted(const Graph &graph, ValueId v) { return "'" + graph.values[v].name + "'"; }
-
-/// Plain rows of elements have width 0: they are not reduced. A product of [B, M, N] has B*M rows of N.
-struct Space {
-  int64_t rows = 0, width = 0;
-  bool product = false;
-  auto operator<=>(const Space &) const = default;
-};
-
-class RowPlanner {
-public:
-  RowPlanner(const Graph &graph, const cost::TargetDesc &target) : graph(graph), target(target) {}
-  Result<Plan> run();
-
-private:
-  struct Cut {
-    std::string reason;
-    bool hard = false; ///< loaded even by a kernel over the same rows
-  };
-  struct Draft {
-    Space space;
-    int level = 0;
-    std::vector<ValueId> outputs;
-  };
-  /// A group, or (cut) what must be written first.
-  struct Verdict {
-    std::optional<PlannedGroup> group;
-    ValueId cut = kNone;
-    std::string reason;
-    bool hard = false;            ///< to be loaded even by a kernel over the same rows
-    std::vector<ValueId> dropped; ///< column sums that the kernel cannot carry
-  };
-
-  const Node *nodeOf(ValueId v) const {
-    return graph.values[v].kind == Value::Result ? &graph.nodes[graph.values[v].node] : nullptr;
-  }
-  Space rowsOf(const Node &hero) const {
-    int64_t rows = graph.type(hero.outputs[0]).elements();
-    if (isProduct(hero)) {
-      ProductShape shape = productShape(graph, hero);
-      return {shape.rows(), shape.n, true};
-    }
-    return {rows, graph.type(hero.inputs[0].value).elements() / rows};
-  }
-  bool inSpace(ValueId v, Space s) const {
-    if (auto own = carried.find(v); own != carried.end())
-      return own->second == s;
-    int64_t n = graph.type(v).elements();
-    return (n == s.rows && !s.product) || (s.width && n == s.rows * s.width);
-  }
-  void above(ValueId v, Space s, std::vector<ValueId> &computed, std::vector<ValueId> *loaded) const;
-  bool dependsOn(ValueId v, ValueId on) const;
-  void storeOperands();
-  ValueId cutBehindProduct(const std::vector<ValueId> &path) const;
-  std::vector<ValueId> pathTo(const std::vector<ValueId> &outputs, NodeId hero, Space s) const;
-  bool productsOnce(const std::vector<Draft> &);
-  bool loadedFor(ValueId v, Space s) const;
-  Status checkSupported() const;
-  void carryColumnSums();
-  bool spacesFit(); ///< false: something was cut, plan again
-  void placeLevels();
-  std::vector<Draft> drafts() const;
-  void joinPointwise(std::vector<Draft> &, std::set<ValueId> &pointwise) const;
-  std::vector<ValueId> nearestHero(ValueId v, bool softly) const;
-  ValueId cutOnPath(const std::vector<ValueId> &path) const;
-  bool cut(ValueId v, std::string reason, bool hard = false);
-  Result<Verdict> judge(const Draft &);
-  Result<Verdict> judgeProducts(const Draft &);
-  Result<Plan> planPointwiseAt(int level, const std::set<ValueId> &outputs) const;
-
-  const Graph &graph;
-  const cost::TargetDesc &target;
-  std::set<ValueId> stored;
-  std::map<ValueId, Cut> cuts;
-  std::map<ValueId, Space> spaces; ///< of what is stored
-  /// Stored sums down the columns of a row kernel's rows, which it carries along; and those that it cannot carry.
-  std::map<ValueId, Space> carried;
-  std::set<ValueId> notCarried;
-  std::map<ValueId, int> level;
-  Cones cones;
-};
 
 Status RowPlanner::checkSupported() const {
   for (NodeId n = 0; n < graph.nodes.size(); ++n)
@@ -141,294 +56,6 @@ bool RowPlanner::cut(ValueId v, std::string reason, bool hard) {
   if (hard || !made || (!fresh && cones.heroes[v] && !isHero(*nodeOf(v))))
     it->second.hard = true;
   return true;
-}
-
-/// Where to part the way from an output to a reduction over other rows: at what is stored anyway, else at what the layout op
-/// nearest to the output reads, or the smallest of what the layout ops right above it do, else at the reduction.
-ValueId RowPlanner::cutOnPath(const std::vector<ValueId> &path) const {
-  auto free = [&](ValueId v) {
-    auto it = cuts.find(v);
-    return it == cuts.end() || !it->second.hard;
-  };
-  for (size_t i = 1; i < path.size(); ++i)
-    if (stored.contains(path[i]) && free(path[i]))
-      return path[i];
-  if (isProduct(*nodeOf(path.back())))
-    return cutBehindProduct(path);
-  for (size_t i = 0; i + 1 < path.size(); ++i)
-    switch (nodeOf(path[i])->op) {
-    case OpKind::Permute:
-    case OpKind::Flip:
-    case OpKind::Slice:
-    case OpKind::Cat:
-    case OpKind::Pad:
-    case OpKind::Expand:
-    case OpKind::Embedding:
-    case OpKind::IndexSelect:
-    case OpKind::Gather:
-      if (free(path[i + 1]) && nodeOf(path[i + 1])) {
-        ValueId best = path[i + 1];
-        for (size_t k = i + 1; k + 1 < path.size() && opInfo(nodeOf(path[k])->op).cls == OpClass::Shape; ++k)
-          if (free(path[k + 1]) && graph.type(path[k + 1]).elements() < graph.type(best).elements())
-            best = path[k + 1];
-        return best;
-      }
-      break;
-    default: break;
-    }
-  return path.back();
-}
-
-/// How much of what follows a product its kernel takes along: as far as the elements stay its own, to the smallest type, and
-/// to the last value of that. What needs another hero is not for this kernel, unless that one shares it.
-ValueId RowPlanner::cutBehindProduct(const std::vector<ValueId> &path) const {
-  ValueId product = path.back(), best = product;
-  const Node &hero = *nodeOf(product);
-  auto joins = [&](ValueId v) { // a product over the same left operand alone
-    std::vector<ValueId> work{v};
-    std::set<ValueId> seen{v};
-    while (!work.empty()) {
-      ValueId u = work.back();
-      work.pop_back();
-      const Node *node = nodeOf(u);
-      if (!node || !cones.heroes[u] || stored.contains(u))
-        continue;
-      if (isHero(*node)) {
-        if (!isProduct(*node) || (u != product && !shareKernel(graph, *node, hero)))
-          return false;
-        continue;
-      }
-      for (const Operand &o : node->inputs)
-        if (!o.isLiteral() && seen.insert(o.value).second)
-          work.push_back(o.value);
-    }
-    return true;
-  };
-  for (size_t i = path.size() - 1; i-- > 1;) {
-    const Node &node = *nodeOf(path[i]);
-    bool same = opInfo(node.op).cls != OpClass::Shape || node.op == OpKind::Reshape || node.op == OpKind::Unsqueeze ||
-                node.op == OpKind::Squeeze;
-    if (!same || isHero(node) || graph.type(path[i]).elements() != graph.type(product).elements())
-      break;
-    bool pure = true;
-    for (const Operand &o : node.inputs)
-      if (!o.isLiteral() && o.value != path[i + 1])
-        pure &= !cones.heroes[o.value] || (stored.contains(o.value) ? !dependsOn(o.value, product) : joins(o.value));
-    if (!pure)
-      break;
-    auto it = cuts.find(path[i]);
-    if ((it == cuts.end() || !it->second.hard) &&
-        dtypeSize(graph.type(path[i]).dtype) <= dtypeSize(graph.type(best).dtype))
-      best = path[i];
-  }
-  return best;
-}
-
-bool RowPlanner::dependsOn(ValueId v, ValueId on) const {
-  std::vector<ValueId> work{v};
-  std::set<ValueId> seen{v};
-  while (!work.empty()) {
-    ValueId u = work.back();
-    work.pop_back();
-    if (u == on)
-      return true;
-    if (const Node *node = nodeOf(u))
-      for (const Operand &o : node->inputs)
-        if (!o.isLiteral() && cones.heroes[o.value] && seen.insert(o.value).second)
-          work.push_back(o.value);
-  }
-  return false;
-}
-
-/// What a kernel of this space computes for `v`, itself first, and what it loads. What only a product's operands need is
-/// loaded as soon as it is stored.
-void RowPlanner::above(ValueId v, Space s, std::vector<ValueId> &computed, std::vector<ValueId> *loaded) const {
-  std::set<std::pair<ValueId, bool>> seen{{v, false}};
-  std::vector<std::pair<ValueId, bool>> work{{v, false}};
-  while (!work.empty()) {
-    auto [u, operand] = work.back();
-    work.pop_back();
-    if (!operand)
-      computed.push_back(u);
-    const Node *node = nodeOf(u);
-    if (!node)
-      continue;
-    bool inner = operand || isProduct(*node);
-    for (const Operand &o : node->inputs)
-      if (!o.isLiteral() && seen.insert({o.value, inner}).second) {
-        if (inner ? stored.contains(o.value) : loadedFor(o.value, s)) {
-          if (loaded)
-            loaded->push_back(o.value);
-        } else {
-          work.push_back({o.value, inner});
-        }
-      }
-  }
-}
-
-/// Products read their operands over and over: what is more than a view or a widening cast of a load is written first, unless it
-/// is computed but once and from no more than it has itself.
-void RowPlanner::storeOperands() {
-  for (const Node &node : graph.nodes)
-    if (isProduct(node))
-      for (bool left : {true, false}) {
-        ValueId operand = node.inputs[left ? 0 : 1].value, v = operandSource(graph, operand, &stored);
-        const Node *from = nodeOf(v);
-        if (from && !stored.contains(v) && opInfo(from->op).cls != OpClass::Creation &&
-            !readsOnce(graph, node, left, stored))
-          cut(v, "stored: '" + graph.values[node.outputs[0]].name + "' multiplies it");
-      }
-}
-
-std::vector<ValueId> RowPlanner::pathTo(const std::vector<ValueId> &outputs, NodeId hero, Space s) const {
-  std::map<ValueId, ValueId> below;
-  std::deque<ValueId> work;
-  for (ValueId v : outputs) {
-    below.try_emplace(v, kNone);
-    work.push_back(v);
-  }
-  while (!work.empty()) {
-    ValueId u = work.front();
-    work.pop_front();
-    const Node *node = nodeOf(u);
-    if (!node)
-      continue;
-    if (graph.values[u].node == hero) {
-      std::vector<ValueId> path;
-      for (; u != kNone; u = below[u])
-        path.push_back(u);
-      std::reverse(path.begin(), path.end());
-      return path;
-    }
-    if (!isProduct(*node))
-      for (const Operand &o : node->inputs)
-        if (!o.isLiteral() && !loadedFor(o.value, s) && below.try_emplace(o.value, u).second)
-          work.push_back(o.value);
-  }
-  return {};
-}
-
-/// A product that two kernels would compute is written by the first of them. False: something was cut, plan again.
-bool RowPlanner::productsOnce(const std::vector<Draft> &drafts) {
-  std::map<NodeId, size_t> owner;
-  for (size_t d = 0; d < drafts.size(); ++d) // ascending levels
-    if (drafts[d].space.product)
-      for (ValueId v : drafts[d].outputs) {
-        std::vector<ValueId> computed;
-        above(v, drafts[d].space, computed, nullptr);
-        for (ValueId u : computed)
-          if (nodeOf(u) && isProduct(*nodeOf(u))) {
-            NodeId hero = graph.values[u].node;
-            auto [it, fresh] = owner.try_emplace(hero, d);
-            if (fresh || it->second == d)
-              continue;
-            std::vector<ValueId> path = pathTo(drafts[d].outputs, hero, drafts[d].space);
-            if (cut(cutOnPath(path), "stored: a later kernel needs it beside what was not there yet", true))
-              return false;
-          }
-      }
-  return true;
-}
-
-/// The way from a stored value up to the hero (reduction or product) nearest above it, value first; empty: there is none. It does not lead through
-/// what is cut hard, nor, where `softly`, through what is cut at all.
-std::vector<ValueId> RowPlanner::nearestHero(ValueId v, bool softly) const {
-  std::map<ValueId, ValueId> below{{v, kNone}};
-  std::deque<ValueId> work{v};
-  while (!work.empty()) {
-    ValueId u = work.front();
-    work.pop_front();
-    const Node *node = nodeOf(u);
-    auto it = cuts.find(u);
-    if (!node || !cones.heroes[u] || (u != v && it != cuts.end() && (softly || it->second.hard)))
-      continue;
-    if (isHero(*node)) {
-      std::vector<ValueId> path;
-      for (; u != kNone; u = below[u])
-        path.push_back(u);
-      std::reverse(path.begin(), path.end());
-      return path;
-    }
-    for (const Operand &o : node->inputs)
-      if (!o.isLiteral() && below.try_emplace(o.value, u).second)
-        work.push_back(o.value);
-  }
-  return {};
-}
-
-/// Sums down the columns of what a row kernel computes, or at least loads, are carried along by it.
-void RowPlanner::carryColumnSums() {
-  carried.clear();
-  auto leastParts = static_cast<int64_t>(target.smCount / 2);
-  auto tryRows = [&](ValueId v, const Node &hero) {
-    Space s = rowsOf(hero);
-    bool fits = isReduction(hero) && isColumnSumOf(graph, v, s.rows, s.width, leastParts);
-    if (fits)
-      carried.emplace(v, s);
-    return fits;
-  };
-  for (ValueId v : stored) {
-    const Node *node = nodeOf(v);
-    if (!target.gpu || notCarried.contains(v) || !node || node->op != OpKind::Sum || node->inputs[0].isLiteral())
-      continue;
-    ValueId of = node->inputs[0].value;
-    if (std::vector<ValueId> path = nearestHero(of, false); !path.empty()) {
-      tryRows(v, *nodeOf(path.back()));
-      continue;
-    }
-    std::set<ValueId> own = largeLoads(graph, stored, of, graph.type(of).elements());
-    for (ValueId other : stored) {
-      std::vector<ValueId> path = other == v ? std::vector<ValueId>() : nearestHero(other, false);
-      if (path.empty() || !inSpace(other, rowsOf(*nodeOf(path.back()))))
-        continue;
-      std::set<ValueId> theirs = largeLoads(graph, stored, other, graph.type(of).elements());
-      if (std::any_of(own.begin(), own.end(), [&](ValueId u) { return theirs.contains(u); }) &&
-          tryRows(v, *nodeOf(path.back())))
-        break;
-    }
-  }
-}
-
-/// Gives every stored value its space, from the reduction nearest above it. Where that one's rows do not make up the value,
-/// something is cut in between, until none is left that is not.
-bool RowPlanner::spacesFit() {
-  spaces.clear();
-  carryColumnSums();
-  for (ValueId v : stored) {
-    if (auto it = carried.find(v); it != carried.end()) {
-      spaces[v] = it->second;
-      continue;
-    }
-    Space space{graph.type(v).elements(), 0};
-    if (std::vector<ValueId> path = nearestHero(v, false); !path.empty()) {
-      Space rows = rowsOf(*nodeOf(path.back()));
-      if (inSpace(v, rows)) {
-        space = rows;
-      } else if (path = nearestHero(v, true); !path.empty()) {
-        cut(cutOnPath(path), "stored: " + quoted(graph, v) + " is not made of the " +
-                                 (isProduct(*nodeOf(path.back())) ? "elements of '" : "rows of '") +
-                                 graph.values[path.back()].name + "'");
-        return false;
-      }
-    }
-    spaces[v] = space;
-  }
-  return true;
-}
-
-/// How many kernels must have run before each stored value can be computed.
-void RowPlanner::placeLevels() {
-  level.clear();
-  for (ValueId v : stored) { // ascending: operands come before results
-    Space s = spaces.at(v);
-    int most = 0;
-    std::vector<ValueId> computed, loaded;
-    above(v, s, computed, &loaded);
-    for (ValueId u : loaded)
-      if (nodeOf(u))
-        most = std::max(most, level.at(u) + 1);
-    level[v] = most;
-  }
 }
 
 /// Row kernels: stored values of one space and level that read a tensor of rows in common, or are computed from each other.
@@ -609,6 +236,10 @@ Result<RowPlanner::Verdict> RowPlanner::judge(const Draft &d) {
       request.columnSums[o] = sum->operand;
       request.parts = sum->parts;
     }
+  for (ValueId v : d.outputs) {
+    request.segments &= !whole.contains(v);
+    out.whole |= lifted.contains(v);
+  }
   request.lanes = chooseRowLanes(graph, request, target);
   RL_ASSIGN(TraceOutcome traced, tracePointwiseUpTo(request));
   bool carries = request.parts > 1;
@@ -618,6 +249,8 @@ Result<RowPlanner::Verdict> RowPlanner::judge(const Draft &d) {
     request.lanesAcross = request.lanes > 1;
     RL_ASSIGN(traced, tracePointwiseUpTo(request));
   }
+  if (out.whole && (!traced.foreign.empty() || traced.exceeded || traced.trace.levels > kMostLevels))
+    return out;
   if (!traced.foreign.empty()) {
     out.cut = cutOnPath(traced.foreign);
     bool product = isProduct(*nodeOf(traced.foreign.back()));
@@ -666,6 +299,7 @@ Result<RowPlanner::Verdict> RowPlanner::judge(const Draft &d) {
     for (ValueId v : d.outputs)
       if (carried.contains(v))
         out.dropped.push_back(v);
+    out.whole = true;
     return out;
   }
   out.group = std::move(g);
@@ -736,6 +370,11 @@ Result<Plan> RowPlanner::run() {
         again = true;
         break;
       }
+      if (!v.group && v.whole) {
+        whole.insert(d.outputs.begin(), d.outputs.end());
+        again = true;
+        break;
+      }
       if (!v.group) {
         if (!cut(v.cut, v.reason, v.hard))
           return unsupported(graph.nodes[graph.values[v.cut].node].pointer(),
@@ -776,8 +415,6 @@ Result<Plan> RowPlanner::run() {
     return plan;
   }
 }
-
-} // namespace
 
 Result<Plan> planKernels(const Graph &graph, const cost::TargetDesc &target) {
   bool reduces = std::any_of(graph.nodes.begin(), graph.nodes.end(), isHero);

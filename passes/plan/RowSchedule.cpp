@@ -99,7 +99,7 @@ Held heldRegisters(const Graph &graph, const Trace &trace) {
   std::vector<uint32_t> last(trace.instances.size(), 0);
   for (const Instance &in : trace.instances) {
     bool reduction = in.node != kNone && opInfo(graph.nodes[in.node].op).cls == OpClass::Reduction;
-    uint32_t pass = reduction ? in.level - 1 : in.level;
+    uint32_t pass = reduction && !in.segment ? in.level - 1 : in.level;
     for (uint32_t o : in.operands)
       if (o != kNone)
         last[o] = std::max(last[o], pass);
@@ -237,12 +237,22 @@ static bool layOutCarrying(const Held &held, int64_t sums, PlannedGroup &g) {
 bool scheduleRows(const Graph &graph, const Trace &trace, const cost::TargetDesc &target, PlannedGroup &g) {
   Held held = heldRegisters(graph, trace);
   auto reductions = std::count_if(trace.instances.begin(), trace.instances.end(), [&](const Instance &in) {
-    return in.node != kNone && opInfo(graph.nodes[in.node].op).cls == OpClass::Reduction;
+    return in.node != kNone && opInfo(graph.nodes[in.node].op).cls == OpClass::Reduction && !in.segment;
   });
   if (!g.parts)
     layOut(held, reductions, target, g);
   else if (reductions == 0 || !layOutCarrying(held, static_cast<int64_t>(trace.columnSums.size()), g))
     return false;
+  // A segment is had by neighbouring threads of one warp, all of which go over the row as often.
+  int64_t vectors = g.width / g.lanes, segments = 0;
+  for (const Instance &in : trace.instances)
+    if (in.segment) {
+      int64_t sharing = in.segment / g.lanes;
+      if (g.across || !std::has_single_bit(static_cast<uint64_t>(sharing)) || sharing > 32 ||
+          g.threads % sharing != 0 || (!g.resident && vectors % g.threads != 0))
+        return false;
+      segments = in.segment;
+    }
 
   cost::WorkEstimate w;
   std::map<ValueId, double> reads;
@@ -267,7 +277,7 @@ bool scheduleRows(const Graph &graph, const Trace &trace, const cost::TargetDesc
       n = static_cast<double>(trace.elements);
       bool online = canBeOnline && findOnline(graph, trace, static_cast<uint32_t>(&in - trace.instances.data()));
       g.online |= online;
-      if (!online)
+      if (!online && !in.segment)
         passes.insert(in.level - 1);
     }
     w.ops += c.ops * n;
@@ -320,6 +330,10 @@ bool scheduleRows(const Graph &graph, const Trace &trace, const cost::TargetDesc
   g.why.push_back("one kernel over " + shape + ": " + std::to_string(trace.levels) + " dependent reduction" +
                   (trace.levels == 1 ? "" : "s") + " and what is elementwise around " +
                   (trace.levels == 1 ? "it" : "them"));
+  if (segments)
+    g.why.push_back("segments of " + std::to_string(segments) + " are reduced on the way, each by the " +
+                    std::to_string(segments / g.lanes) +
+                    (segments == g.lanes ? " thread that has it" : " threads of a warp that have it"));
   if (!target.gpu)
     g.why.push_back("a row is gone over " + std::to_string(times) + (times == 1 ? " time" : " times") +
                     " by one thread, in vectors of " + std::to_string(g.lanes));

@@ -60,6 +60,7 @@ private:
   void measureNeeds();
   Status start(Frame &);
   Status startReduction(Frame &, const Node &);
+  bool isPerSegment(const IndexTuple &, int64_t extent);
   void startGather(Frame &, const Node &);
   void wantGathered(Frame &);
   void addIndexOperands(Instance &) const;
@@ -299,6 +300,23 @@ IndexTuple Tracer::indexBehindProduct(ValueId output) {
   return at;
 }
 
+/// Whether an index is the same for each `extent` neighbouring elements of the row, which are whole vectors.
+bool Tracer::isPerSegment(const IndexTuple &at, int64_t extent) {
+  if (!request.segments || extent < 2 || request.width % extent != 0 || extent == request.width ||
+      extent % request.lanes != 0 || request.lanesAcross || request.parts > 1)
+    return false;
+  Context::Split vectors = ctx->split(trace.vectorDim, extent / request.lanes);
+  for (Expr e : at) {
+    e = ctx->substitute(ctx->expand(e), trace.vectorDim, vectors.value);
+    if (e.dependsOn(vectors.lane) || (trace.laneDim >= 0 && e.dependsOn(trace.laneDim)))
+      return false;
+    for (int d : e.dims())
+      if (uint32_t i = trace.indexInstance(d); i != kNone && trace.instances[i].varies)
+        return false;
+  }
+  return true;
+}
+
 /// The operand of a reduction at the kernel's row: the kept dimensions are the result's index, the others the place in the
 /// row. All threads of a row take part, so it may stand in no branch and under no guard.
 Status Tracer::startReduction(Frame &f, const Node &node) {
@@ -311,12 +329,17 @@ Status Tracer::startReduction(Frame &f, const Node &node) {
     reduced.push_back(from[static_cast<size_t>(d)]);
     extent *= reduced.back();
   }
-  bool here = extent == request.width && f.want.scope == 0 && f.want.guard == 0;
+  bool here = f.want.scope == 0 && f.want.guard == 0, varies = false;
   for (Expr e : f.want.index)
-    here &= !dependsOnElement(e);
+    varies |= dependsOnElement(e);
+  if (extent != request.width || varies) {
+    here &= isPerSegment(f.want.index, extent);
+    f.made.segment = extent;
+  }
   if (!here || request.products)
     return foreign(f, node, " does not reduce the rows of this kernel");
-  IndexTuple place = index::delinearize(*ctx, element, reduced), at;
+  IndexTuple place = index::delinearize(*ctx, f.made.segment ? ctx->mod(element, f.made.segment) : element, reduced);
+  IndexTuple at;
   size_t next = 0, kept = 0;
   for (size_t d = 0; d < from.size(); ++d) {
     if (isReduced[d]) {
@@ -414,8 +437,8 @@ void Tracer::placeInRow(Instance &made) const {
       made.varies |= dependsOnElement(c.expr);
   }
   if (opInfo(node.op).cls == OpClass::Reduction) {
-    made.varies = false;
-    ++made.level;
+    made.varies = made.segment != 0;
+    made.level += made.segment == 0;
   }
 }
 
@@ -603,8 +626,10 @@ Status Tracer::run() {
         continue;
       }
       Expr at = row;
-      if (graph.type(v).elements() != request.rows)
+      if (int64_t n = graph.type(v).elements(); n == request.rows * request.width)
         at = ctx->add(ctx->mul(at, request.width), element);
+      else if (n != request.rows)
+        at = ctx->add(ctx->mul(at, n / request.rows), ctx->floordiv(element, request.rows * request.width / n));
       RL_ASSIGN(uint32_t i, evaluate({v, index::delinearize(*ctx, at, graph.type(v).shape), 0, 0}));
       trace.stores.push_back({i, o, at});
       continue;

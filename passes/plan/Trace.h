@@ -14,6 +14,8 @@
 //
 // A row kernel iterates over R rows of W elements, element = W*row + V*vector + lane, and stores tensors of R*W elements and
 // of R. A reduction in it is an instance whose operand is the same row at every vector and lane: its index knows the row alone.
+// A reduction of segments of the row, each so many neighbouring elements, differs within the row, but not within a segment: the
+// few threads that have one exchange what they have, without the others. What is stored may have one element a segment.
 //
 // An index that is itself an element of a tensor (embedding, gather) is a dimension of the context like any other, so that
 // the index arithmetic goes on through it; the trace knows the instance that gives its value. Where that is out of range the
@@ -45,6 +47,7 @@ struct Instance {
   bool uniform = false; ///< the same for all lanes
   bool varies = false;  ///< of a row kernel: differs between the elements of a row
   uint32_t level = 0;   ///< of a row kernel: how many reductions, one above the other, must be known before it
+  int64_t segment = 0;  ///< of a reduction of segments of the row: elements of one; 0: of the whole row
   /// Instances, in the order of the node's operands; kNone for a literal, and for a table without elements. Behind them, of
   /// any instance, those that its index, guard or conditions need.
   std::vector<uint32_t> operands;
@@ -106,7 +109,8 @@ struct TraceRequest {
   int64_t lanes = 1;
   bool splitCat = false; ///< every output is a cat of equal pieces: iterate over a piece, store all of them
   int64_t width = 0;     ///< of a row kernel: elements of a row, a multiple of the lanes; outputs have rows*width
-  int64_t rows = 0;      ///< elements, or `rows` of them
+  int64_t rows = 0;      ///< elements, or `rows` of them, or one for each segment of a row
+  bool segments = true;  ///< of a row kernel: reductions of segments of a row are its own
   /// Of a row kernel, by output: what is summed down the columns (ColumnSums.h), or kNone. Empty: nothing is. Of the rows each of
   /// `parts` equal parts has one sum a column.
   std::vector<ValueId> columnSums;

@@ -61,11 +61,12 @@ public:
 
 private:
   struct Parameters {
-    Value scale;  ///< f32
-    Value stored; ///< in its own type
-    Value zero;   ///< i32, of the asymmetric scheme
+    Value scale;        ///< f32
+    Value stored;       ///< in its own type
+    Value zero;         ///< i32, of the asymmetric scheme
+    bool found = false; ///< from the values, not given
   };
-  /// A range of values: `high` + `low` exactly, times `back` (a power of two, null: 1) where it is too large for f32.
+  /// A range of values: `high` + `low` exactly, times `back`. That and `shrink`, one over it, are powers of two, or null for 1.
   struct Range {
     Value high, low, shrink, back;
   };
@@ -192,6 +193,7 @@ private:
         p.zero = full(-128, RankedTensorType::get(to, b.getI32Type()));
       return p;
     }
+    p.found = true;
     Range range;
     Value least;
     if (asymmetric) {
@@ -215,13 +217,16 @@ private:
     return p;
   }
 
-  /// a + b, neither negative, as a rounded sum and its exact error (Knuth, "The Art of Computer Programming", vol. 2, 4.2.2);
-  /// scaled down where it would overflow.
+  /// a + c, neither negative, as a rounded sum and its exact error (Knuth, "The Art of Computer Programming", vol. 2, 4.2.2);
+  /// scaled where it would overflow, or what follows lose bits.
   Range sum(Value a, Value c) {
     Range r;
-    Value big = test(MapFn::Ge, {map(MapFn::Maximum, {a, c}), literal(0x1p119)});
-    r.shrink = choose(big, literal(0x1p-8), literal(1.0));
-    r.back = choose(big, literal(0x1p8), literal(1.0));
+    Value total = map(MapFn::Add, {a, c}), big = test(MapFn::Ge, {map(MapFn::Maximum, {a, c}), literal(0x1p119)});
+    // A correction of a small quotient would be subnormal; where the quotient is so itself all is in multiples of 2^-149, and exact.
+    Value small = test(MapFn::LogicalAnd,
+                       {test(MapFn::Lt, {total, literal(0x1p-60)}), test(MapFn::Ge, {total, literal(255 * 0x1p-126)})});
+    r.shrink = choose(big, literal(0x1p-8), choose(small, literal(0x1p64), literal(1.0)));
+    r.back = choose(big, literal(0x1p8), choose(small, literal(0x1p-64), literal(1.0)));
     a = map(MapFn::Mul, {a, r.shrink});
     c = map(MapFn::Mul, {c, r.shrink});
     r.high = map(MapFn::Add, {a, c});
@@ -271,6 +276,9 @@ private:
 
   Value quantised(Value x, const Parameters &p, Type type) {
     Value v = map(MapFn::Div, {x, spread(p.scale)});
+    // By a scale that was found from the values no quotient is beyond the type's largest.
+    if (p.found)
+      v.getDefiningOp()->setAttr(ridge::kFastAttr, b.getUnitAttr());
     if (!type.isInteger(8))
       return cast(v, type);
     if (!p.zero)

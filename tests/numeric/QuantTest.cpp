@@ -142,7 +142,7 @@ Generator::Attributes Generator::granularity(const Shape &s) {
 Generator::Val Generator::before(Val v) {
   for (int64_t more = rng.below(3); more > 0; --more) {
     std::vector<Val> next;
-    switch (rng.below(6)) {
+    switch (rng.below(8)) {
     case 0: next = emit("neg", {v}, {}); break;
     case 1: next = emit("mul", {v}, {}, 1, Scalar{Scalar::Float, 0, rng.chance(50) ? 2.0 : -1.0}); break;
     case 2: next = emit("cast", {v}, {{"dtype", std::string(rng.chance(50) ? "f32" : "bf16")}}); break;
@@ -160,6 +160,13 @@ Generator::Val Generator::before(Val v) {
       if (next.empty() || spec.strict || v.type.dtype == DType::F32)
         break;
       next = emit("cast", {next[0]}, {{"dtype", std::string(dtypeName(v.type.dtype))}});
+      break;
+    case 5:
+    case 6: // the same rows once more, in blocks of a few vectors
+      next = emit("fake_quantize", {v},
+                  {{"dtype", std::string("f8e4m3")},
+                   {"granularity", std::string("block")},
+                   {"block", list({1, int64_t{8} << rng.below(4)})}});
       break;
     default:
       if (v.type.rank() > 0)

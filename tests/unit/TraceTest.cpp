@@ -68,6 +68,48 @@ TEST(Trace, OperandsComeBeforeTheirUsers) {
   EXPECT_EQ(done.size(), t.instances.size());
 }
 
+TEST(Trace, AnIndexThatLanesShareLeavesVectorsWhole) {
+  GraphBuilder g("rows");
+  auto table = g.input("t", DType::F32, {100, 64}), other = g.input("o", DType::F32, {100, 64}),
+       i = g.input("i", DType::I64, {10});
+  g.output(g.add(g.embedding(table, i), g.name(g.embedding(other, i), "e")), "y");
+  Graph graph = graphOf(g);
+  Trace t = traceOf(graph, 4);
+  // One index, and one dimension for both tables.
+  EXPECT_EQ(countOf(graph, t, "i"), 1u);
+  EXPECT_EQ(std::count_if(t.indexOf.begin(), t.indexOf.end(), [](uint32_t of) { return of != kNone; }), 1);
+  const Instance *index = find(graph, t, "i"), *row = find(graph, t, "t"), *e = find(graph, t, "e");
+  EXPECT_TRUE(index->uniform);
+  EXPECT_FALSE(t.isGathered(*index));
+  EXPECT_TRUE(t.isGathered(*row));
+  EXPECT_EQ(row->linear.coefficient(t.laneDim), 1);
+  EXPECT_FALSE(row->linear.dependsNonlinearly(t.laneDim));
+  // The load comes behind its index, and what is gathered has both as operands.
+  ASSERT_EQ(row->operands.size(), 1u);
+  EXPECT_EQ(&t.instances[row->operands[0]], index);
+  ASSERT_EQ(e->operands.size(), 2u);
+  EXPECT_EQ(&t.instances[e->operands[1]], index);
+}
+
+TEST(Trace, AnIndexOfEachLaneIsNoVectorOfTheTable) {
+  GraphBuilder g("elements");
+  auto x = g.input("x", DType::F32, {16, 64}), i = g.input("i", DType::I32, {16, 64});
+  g.output(g.gather(x, i, 1), "y");
+  Graph graph = graphOf(g);
+  Trace t = traceOf(graph, 4);
+  EXPECT_FALSE(find(graph, t, "i")->uniform);
+  EXPECT_TRUE(t.dependsOnLane(find(graph, t, "x")->linear));
+}
+
+TEST(Trace, ATableWithoutElementsIsNotRead) {
+  GraphBuilder g("nothing");
+  g.output(g.embedding(g.input("t", DType::F32, {0, 8}), g.input("i", DType::I64, {3})), "y");
+  Graph graph = graphOf(g);
+  Trace t = traceOf(graph, 1);
+  EXPECT_EQ(countOf(graph, t, "t"), 0u);
+  EXPECT_EQ(t.instances.back().operands[0], kNone);
+}
+
 TEST(Trace, LiteralsAreNoInstances) {
   GraphBuilder g("literal");
   g.output(g.add(1.5, g.input("x", DType::F32, {4})), "y");
@@ -406,7 +448,15 @@ public:
   }
 
 private:
-  int64_t at(index::Expr e) { return trace.context->evaluate(e, point); }
+  int64_t at(index::Expr e) {
+    index::Expr plain = trace.context->expand(e);
+    for (int d : plain.dims())
+      if (uint32_t i = trace.indexInstance(d); i != kNone) {
+        int64_t v = value(i);
+        point[static_cast<size_t>(d)] = v >= 0 && v < trace.context->extent(d) ? v : 0;
+      }
+    return trace.context->evaluate(plain, point);
+  }
   bool holds(const std::vector<Condition> &all) {
     for (const Condition &c : all)
       if (int64_t v = at(c.expr); v < c.lo || v >= c.hi)
@@ -438,6 +488,7 @@ private:
       case OpKind::Sub: v = operand(0) - operand(1); break;
       case OpKind::Neg: v = -operand(0); break;
       case OpKind::Full: v = node.attrs.value.i; break;
+      case OpKind::Remainder: v = operand(0) % operand(1); break; // of what is positive
       case OpKind::Iota: v = at(in.index[static_cast<size_t>(node.attrs.dim)]); break;
       case OpKind::Cat:
       case OpKind::Pad:
@@ -565,7 +616,18 @@ struct Random {
       return;
     int64_t d = upTo(rank), extent = shape[static_cast<size_t>(d)];
     std::vector<int64_t> to = shape;
-    switch (upTo(6)) {
+    switch (upTo(7)) {
+    case 5: { // an index that is loaded, or the places backwards
+      auto loaded = [&](const std::vector<int64_t> &s) {
+        return g.remainder(g.input("i" + std::to_string(inputs++), DType::I64, s), extent);
+      };
+      if (upTo(2)) {
+        to[static_cast<size_t>(d)] = 1 + upTo(6);
+        return push(g.indexSelect(x, loaded({to[static_cast<size_t>(d)]}), d), to);
+      }
+      return push(upTo(2) ? g.gather(x, loaded(shape), d) : g.gather(x, g.flip(g.iota(shape, d, DType::I64), {d}), d),
+                  shape);
+    }
     case 0: {
       int64_t from = upTo(extent), end = from + 1 + upTo(extent - from), by = 1 + upTo(3);
       to[static_cast<size_t>(d)] = (end - from + by - 1) / by;

@@ -1,0 +1,107 @@
+// Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The planner of RowPlanner.h, in two parts: which values are stored, over which rows, in which order (RowSpaces.cpp); and
+// the kernels that they become (RowPlanner.cpp).
+#pragma once
+
+#include "passes/plan/Gemm.h"
+#include "passes/plan/Measure.h"
+#include "passes/plan/Planner.h"
+#include "passes/plan/Trace.h"
+
+#include <map>
+#include <set>
+
+namespace rl {
+
+inline std::string quoted(const Graph &graph, ValueId v) { return "'" + graph.values[v].name + "'"; }
+
+/// Plain rows of elements have width 0: they are not reduced. A product of [B, M, N] has B*M rows of N.
+struct Space {
+  int64_t rows = 0, width = 0;
+  bool product = false;
+  auto operator<=>(const Space &) const = default;
+};
+
+class RowPlanner {
+public:
+  RowPlanner(const Graph &graph, const cost::TargetDesc &target) : graph(graph), target(target) {}
+  Result<Plan> run();
+
+private:
+  struct Cut {
+    std::string reason;
+    bool hard = false; ///< loaded even by a kernel over the same rows
+  };
+  struct Draft {
+    Space space;
+    int level = 0;
+    std::vector<ValueId> outputs;
+  };
+  /// A group, or (cut) what must be written first.
+  struct Verdict {
+    std::optional<PlannedGroup> group;
+    ValueId cut = kNone;
+    std::string reason;
+    bool hard = false;            ///< to be loaded even by a kernel over the same rows
+    std::vector<ValueId> dropped; ///< column sums that the kernel cannot carry
+    bool whole = false;           ///< its rows must be reduced whole
+  };
+
+  const Node *nodeOf(ValueId v) const {
+    return graph.values[v].kind == Value::Result ? &graph.nodes[graph.values[v].node] : nullptr;
+  }
+  Space rowsOf(const Node &hero) const {
+    int64_t rows = graph.type(hero.outputs[0]).elements();
+    if (isProduct(hero)) {
+      ProductShape shape = productShape(graph, hero);
+      return {shape.rows(), shape.n, true};
+    }
+    return {rows, graph.type(hero.inputs[0].value).elements() / rows};
+  }
+  bool inSpace(ValueId v, Space s) const {
+    if (auto own = carried.find(v); own != carried.end())
+      return own->second == s;
+    if (auto own = spaces.find(v); own != spaces.end() && own->second == s)
+      return true;
+    int64_t n = graph.type(v).elements();
+    return (n == s.rows && !s.product) || (s.width && n == s.rows * s.width);
+  }
+  void above(ValueId v, Space s, std::vector<ValueId> &computed, std::vector<ValueId> *loaded) const;
+  bool dependsOn(ValueId v, ValueId on) const;
+  void storeOperands();
+  ValueId cutBehindProduct(const std::vector<ValueId> &path) const;
+  std::vector<ValueId> pathTo(const std::vector<ValueId> &outputs, NodeId hero, Space s) const;
+  bool productsOnce(const std::vector<Draft> &);
+  bool loadedFor(ValueId v, Space s) const;
+  Status checkSupported() const;
+  void carryColumnSums();
+  bool spacesFit(); ///< false: something was cut, plan again
+  Space longestRows(ValueId v, Space rows) const;
+  void placeLevels();
+  std::vector<Draft> drafts() const;
+  void joinPointwise(std::vector<Draft> &, std::set<ValueId> &pointwise) const;
+  std::vector<ValueId> nearestHero(ValueId v, bool softly) const;
+  ValueId cutOnPath(const std::vector<ValueId> &path) const;
+  bool cut(ValueId v, std::string reason, bool hard = false);
+  Result<Verdict> judge(const Draft &);
+  Result<Verdict> judgeProducts(const Draft &);
+  Result<Plan> planPointwiseAt(int level, const std::set<ValueId> &outputs) const;
+
+  const Graph &graph;
+  const cost::TargetDesc &target;
+  std::set<ValueId> stored;
+  std::map<ValueId, Cut> cuts;
+  std::map<ValueId, Space> spaces; ///< of what is stored
+  /// Stored sums down the columns of a row kernel's rows, which it carries along; and those that it cannot carry.
+  std::map<ValueId, Space> carried;
+  std::set<ValueId> notCarried;
+  /// Stored values whose kernel iterates over rows of which the nearest reduction takes segments; and those whose kernel must
+  /// not reduce segments.
+  std::set<ValueId> lifted, whole;
+  std::map<ValueId, int> level;
+  Cones cones;
+};
+
+} // namespace rl
