@@ -100,6 +100,15 @@ Value Combiner::acrossLanes(OpBuilder &b, Location loc, Value v) const {
   return combine(b, loc, x, y);
 }
 
+Value Combiner::inOrder(OpBuilder &b, Location loc, Value total, Value v) const {
+  auto vector = dyn_cast<VectorType>(v.getType());
+  for (int64_t lane = 0; lane < (vector ? vector.getNumElements() : 1); ++lane) {
+    Value one = vector ? vector::ExtractOp::create(b, loc, v, ArrayRef<int64_t>{lane}).getResult() : v;
+    total = total ? combine(b, loc, total, one) : one;
+  }
+  return total;
+}
+
 Lane Combiner::finish(BodyEmitter &body, Value v, bool strict) const {
   if (isFloat(operand) && op != OpKind::Any && op != OpKind::All) {
     if (result == DType::F32)

@@ -24,6 +24,8 @@ struct Combiner {
   Value combine(mlir::OpBuilder &, mlir::Location, Value a, Value b) const;
   /// The lanes of one vector, halves first.
   Value acrossLanes(mlir::OpBuilder &, mlir::Location, Value) const;
+  /// `total` and the lanes of one vector, one after the other: takes no registers for results in between.
+  Value inOrder(mlir::OpBuilder &, mlir::Location, Value total, Value vector) const;
   /// The result in the node's type. Where the graph is strict it is rounded to it.
   Lane finish(BodyEmitter &, Value, bool strict) const;
 };

@@ -97,8 +97,16 @@ Value IndexEmitter::sum(index::Expr e, bool perLane) {
   if (auto it = memo.find(key); it != memo.end())
     return it->second;
   // Terms without the lane first, as a scalar; what depends on it is added to its broadcast.
+  // No part of a sum overflows (index::Expr::fits32); said here, constants end up in the offsets of loads.
+  bool positive = e.constantTerm() >= 0;
+  for (const index::Term &t : e.terms())
+    positive &= t.coef >= 0 && t.atom->range.lo >= 0;
+  auto flags = arith::IntegerOverflowFlags::nsw;
+  if (positive)
+    flags = flags | arith::IntegerOverflowFlags::nuw;
+  auto plus = [&](Value x, Value y) { return arith::AddIOp::create(b, loc, x, y, flags).getResult(); };
   Value total, vectorTotal;
-  auto add = [&](Value &to, Value v) { to = to ? arith::AddIOp::create(b, loc, to, v).getResult() : v; };
+  auto add = [&](Value &to, Value v) { to = to ? plus(to, v) : v; };
   for (const index::Term &t : e.terms()) {
     bool isDim = t.atom->kind == index::Atom::Dim;
     bool isLane = isDim && t.atom->dim == trace.laneDim && trace.laneDim >= 0;
@@ -107,13 +115,13 @@ Value IndexEmitter::sum(index::Expr e, bool perLane) {
     Value v = atom(*t.atom, isLane || (perLane && !isDim && trace.dependsOnLane(t.atom->arg)));
     bool vector = isa<VectorType>(v.getType());
     if (t.coef != 1)
-      v = arith::MulIOp::create(b, loc, v, splat(t.coef, vector));
+      v = arith::MulIOp::create(b, loc, v, splat(t.coef, vector), flags);
     add(vector ? vectorTotal : total, v);
   }
   if (e.constantTerm() || (!total && !vectorTotal))
     add(total, constant(e.constantTerm()));
   if (vectorTotal)
-    total = total ? arith::AddIOp::create(b, loc, toVector(total), vectorTotal).getResult() : vectorTotal;
+    total = total ? plus(toVector(total), vectorTotal) : vectorTotal;
   memo[key] = total;
   log.push_back(key);
   return total;

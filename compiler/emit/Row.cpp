@@ -105,7 +105,10 @@ private:
   void hide(Lane &);
 
   Value index(int64_t v) { return arith::ConstantIndexOp::create(b, loc, v); }
-  Value plus(Value x, int64_t c) { return c ? arith::AddIOp::create(b, loc, x, index(c)).getResult() : x; }
+  Value plus(Value x, int64_t c) {
+    auto flags = arith::IntegerOverflowFlags::nsw | arith::IntegerOverflowFlags::nuw;
+    return c ? arith::AddIOp::create(b, loc, x, index(c), flags).getResult() : x;
+  }
 
   OpBuilder &b;
   Location loc;
@@ -372,8 +375,7 @@ void RowEmitter::residentOnline(const Pass &pass, uint32_t level, ArrayRef<Value
     Value local = online.local(top), sum;
     for (size_t u = 0; u < held.size(); ++u) {
       // One register a pair, not one a lane: a row that fills the registers of a block leaves few.
-      Value v = c.acrossLanes(b, loc, sumOnline(*held[u], pass, pair, local, valid[u]));
-      sum = sum ? c.combine(b, loc, sum, v) : v;
+      sum = c.inOrder(b, loc, sum, sumOnline(*held[u], pass, pair, local, valid[u]));
       forget(*held[u], level, /*beforeExponentials=*/pass.online.size() > 1);
       held[u]->lane(pair.subtracted) = {};
     }
@@ -404,8 +406,7 @@ void RowEmitter::residentPass(const Pass &pass, uint32_t level) {
     }
     for (auto [pair, top] : llvm::zip(pass.online, tops)) {
       Combiner c = combinerOf(pair.top);
-      Value v = c.acrossLanes(b, loc, contributionOf(e, pair.top, c, valid[u]));
-      top = top ? c.combine(b, loc, top, v) : v;
+      top = c.inOrder(b, loc, top, contributionOf(e, pair.top, c, valid[u]));
     }
     storeRow(e, pass, valid[u]);
     for (size_t s : pass.columnSums) {

@@ -181,7 +181,8 @@ static void layOut(const Held &held, int64_t reductions, const cost::TargetDesc 
     g.keeps = g.resident && g.unroll * (held.loads + held.dear) <= 32;
     if (!g.resident) {
       g.threads = std::min<int64_t>(16, most);
-      g.unroll = std::min<int64_t>(8, std::max<int64_t>(1, vectors / g.threads));
+      int64_t inFlight = std::max<int64_t>(1, 32 / std::max<int64_t>(1, held.loads));
+      g.unroll = std::min(std::min<int64_t>(8, inFlight), std::max<int64_t>(1, vectors / g.threads));
     }
     return;
   }
