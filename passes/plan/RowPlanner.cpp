@@ -241,6 +241,11 @@ Result<RowPlanner::Verdict> RowPlanner::judge(const Draft &d) {
     out.whole |= lifted.contains(v);
   }
   request.lanes = chooseRowLanes(graph, request, target);
+  // What is stored once a segment must be so for whole vectors.
+  for (ValueId v : d.outputs)
+    if (int64_t n = graph.type(v).elements(), all = d.space.rows * d.space.width;
+        out.whole && n != d.space.rows && n != all && (all % (n * request.lanes) != 0 || n % d.space.rows != 0))
+      return out;
   RL_ASSIGN(TraceOutcome traced, tracePointwiseUpTo(request));
   bool carries = request.parts > 1;
   bool across = !carries && traced.foreign.empty() && !traced.exceeded && readsAcrossRows(graph, traced.trace);
@@ -249,7 +254,9 @@ Result<RowPlanner::Verdict> RowPlanner::judge(const Draft &d) {
     request.lanesAcross = request.lanes > 1;
     RL_ASSIGN(traced, tracePointwiseUpTo(request));
   }
-  if (out.whole && (!traced.foreign.empty() || traced.exceeded || traced.trace.levels > kMostLevels))
+  bool segments = std::any_of(traced.trace.instances.begin(), traced.trace.instances.end(),
+                              [](const Instance &in) { return in.segment != 0; });
+  if (out.whole && (!segments || !traced.foreign.empty() || traced.exceeded || traced.trace.levels > kMostLevels))
     return out;
   if (!traced.foreign.empty()) {
     out.cut = cutOnPath(traced.foreign);

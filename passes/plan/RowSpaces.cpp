@@ -265,7 +265,7 @@ Space RowPlanner::longestRows(ValueId v, Space rows) const {
     work.pop_back();
     const Node *node = nodeOf(u);
     auto it = cuts.find(u);
-    if (!node || !cones.heroes[u] || (u != v && it != cuts.end() && it->second.hard))
+    if (!node || !cones.heroes[u] || isProduct(*node) || (u != v && it != cuts.end() && it->second.hard))
       continue;
     if (isReduction(*node))
       if (Space s = rowsOf(*node); s.rows * s.width == rows.rows * rows.width && s.width > best.width &&

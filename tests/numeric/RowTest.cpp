@@ -35,7 +35,7 @@ void onCrash(int signal) {
 /// Graphs of a few nodes around reductions over one tensor's rows.
 class Generator {
 public:
-  explicit Generator(uint64_t seed) : rng(seed) {}
+  explicit Generator(uint64_t seed) : rng(seed), heads(seed % 6 == 5) {}
   GraphSpec run();
 
 private:
@@ -58,12 +58,14 @@ private:
   Val around(Val v);
   std::optional<Val> reduction(Val v);
   std::optional<Val> picked(Val v);
+  std::optional<Val> segments(Val v);
   Shape shape();
   int64_t dimOf(const Val &v) { // mostly the last one
     return rng.chance(70) ? v.type.rank() - 1 : rng.below(v.type.rank());
   }
 
   Rng rng;
+  const bool heads; ///< reductions of segments of rows
   GraphSpec spec;
   int names = 0;
 };
@@ -161,6 +163,30 @@ Generator::Val Generator::around(Val v) {
   return v;
 }
 
+/// A norm of each few neighbouring elements of a row, as of heads; or what a sum of them leaves.
+std::optional<Generator::Val> Generator::segments(Val v) {
+  const int64_t width = v.type.shape.back(), size = int64_t{4} << rng.below(5);
+  if (!isFloat(v.type.dtype) || isF8(v.type.dtype) || width % size != 0 || width == 0)
+    return std::nullopt;
+  Shape to = v.type.shape;
+  to.back() = width / size;
+  to.push_back(size);
+  std::optional<Val> heads = emit("reshape", {v}, {{"shape", list(to)}}), r;
+  const int64_t last = v.type.rank();
+  switch (heads ? rng.below(4) : -1) {
+  case 0: r = emit("softmax", {*heads}, {{"dim", integer(last)}}); break;
+  case 1: r = emit("rms_norm", {*heads}); break;
+  case 2:
+    if (std::optional<Val> sum =
+            emit(rng.chance(50) ? "sum" : "amax", {*heads}, {{"dims", list({last})}, {"keepdim", flag(true)}}))
+      r = emit("sub", {*heads, *sum});
+    break;
+  case 3: return emit("mean", {*heads}, {{"dims", list({last})}});
+  default: break;
+  }
+  return r ? emit("reshape", {*r}, {{"shape", list(v.type.shape)}}) : std::nullopt;
+}
+
 /// Rows, columns or elements in another order, some of them twice. The index may be a place that was computed.
 std::optional<Generator::Val> Generator::picked(Val v) {
   if (v.type.rank() == 0 || v.type.elements() == 0)
@@ -192,6 +218,9 @@ std::optional<Generator::Val> Generator::picked(Val v) {
 std::optional<Generator::Val> Generator::reduction(Val v) {
   if (v.type.rank() == 0)
     return emit("sum", {v});
+  if (heads && rng.chance(60))
+    if (std::optional<Val> r = segments(v))
+      return r;
   const bool floats = isFloat(v.type.dtype);
   int64_t kind = rng.below(floats ? 8 : 3);
   if (kind >= 3 && !isF8(v.type.dtype)) {

@@ -62,6 +62,32 @@ func.func @norm_quantised(%x: tensor<16384x4096xbf16>) -> (tensor<16384x4096xf8E
   return %q, %s : tensor<16384x4096xf8E4M3FN>, tensor<16384xf32>
 }
 
+// Blocks within the norm's row too: they are segments of it.
+// CHECK-LABEL: func.func @norm_quantised_by_blocks
+// CHECK: %{{.*}}:2 = ridge.group "row"
+// CHECK-SAME: rows = 16384
+// CHECK-SAME: width = 4096
+// CHECK-SAME: segments of 128 are reduced on the way, each by the 16 threads of a warp that have it
+// CHECK-NOT: ridge.group
+// CHECK: return
+func.func @norm_quantised_by_blocks(%x: tensor<16384x4096xbf16>) -> (tensor<16384x4096xf8E4M3FN>, tensor<16384x32xf32>) {
+  %n = ridge.rms_norm %x eps 1.0e-06 : (tensor<16384x4096xbf16>) -> tensor<16384x4096xbf16>
+  %q, %s = ridge.quantize %n <block 1 by 128> : (tensor<16384x4096xbf16>) -> (tensor<16384x4096xf8E4M3FN>, tensor<16384x32xf32>)
+  return %q, %s : tensor<16384x4096xf8E4M3FN>, tensor<16384x32xf32>
+}
+
+// A segment that no power of two of threads has is reduced by a kernel of its own.
+// CHECK-LABEL: func.func @odd_segments
+// CHECK-COUNT-2: ridge.group "row"
+// CHECK-NOT: segments
+// CHECK: return
+func.func @odd_segments(%x: tensor<64x1152xbf16>) -> tensor<64x12x96xbf16> {
+  %n = ridge.rms_norm %x eps 1.0e-06 : (tensor<64x1152xbf16>) -> tensor<64x1152xbf16>
+  %h = ridge.reshape %n : tensor<64x1152xbf16> -> tensor<64x12x96xbf16>
+  %y = ridge.rms_norm %h eps 1.0e-06 : (tensor<64x12x96xbf16>) -> tensor<64x12x96xbf16>
+  return %y : tensor<64x12x96xbf16>
+}
+
 // Blocks of a tensor that is there are rows of their own.
 // CHECK-LABEL: func.func @blocks_quantised
 // CHECK: %{{.*}}:2 = ridge.group "row"
