@@ -3,13 +3,14 @@
 #include "compiler/emit/Row.h"
 #include "compiler/emit/Online.h"
 #include "compiler/emit/TraceEmitter.h"
-#include "passes/cost/OpCost.h"
 #include "passes/plan/ColumnSums.h"
+#include "passes/plan/RowSchedule.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/BuiltinOps.h"
@@ -92,6 +93,7 @@ private:
   void emitLoads();
   void emitScalars(uint32_t level);
   Value contributionOf(TraceEmitter &, uint32_t reduction, const Combiner &, Value valid);
+  Value addTo(Value total, TraceEmitter &, uint32_t reduction, const Combiner &, Value valid);
   void storeRow(TraceEmitter &, const Pass &, Value valid);
   void storeScalars();
   void residentPass(const Pass &, uint32_t level);
@@ -123,6 +125,7 @@ private:
   std::vector<std::unique_ptr<TraceEmitter>> held; ///< of a resident row: its vectors
   std::vector<Value> valid;                        ///< of these: whether the vector is there; null: always
   SmallVector<Value> columnTotals;                 ///< of each column sum, for each of these
+  std::vector<bool> dears;                         ///< by instance: better kept than computed again
   Value rowIndex, place, there, shared, errorSlot;
   RowThreads rowThreads;
   int64_t nextSlot = 0;
@@ -171,6 +174,7 @@ void RowEmitter::plan() {
     passes[trace.instances[trace.columnSums[s].instance].level].columnSums.push_back(s);
   if (schedule.online)
     findOnlineSums();
+  dears = dearInstances(graph, trace);
   for (Pass &p : passes) {
     std::vector<bool> needed(trace.instances.size(), false);
     for (const OnlineSum &pair : p.online)
@@ -227,6 +231,16 @@ Value RowEmitter::contributionOf(TraceEmitter &e, uint32_t reduction, const Comb
   if (isThere)
     v = arith::SelectOp::create(b, loc, isThere, v, c.identity(b, loc, trace.lanes));
   return v;
+}
+
+/// A partial result and what an element adds to it: of a sum of products, as within a norm, in one operation.
+Value RowEmitter::addTo(Value total, TraceEmitter &e, uint32_t reduction, const Combiner &c, Value isThere) {
+  const Instance &in = trace.instances[reduction];
+  if (total && !isThere && c.op == OpKind::Sum && c.operand == DType::F32)
+    if (SmallVector<Value> f = e.factorsFor(in.operands[0], graph.nodes[in.node], false); !f.empty())
+      return math::FmaOp::create(b, loc, f[0], f[1], total);
+  Value v = contributionOf(e, reduction, c, isThere);
+  return total ? c.combine(b, loc, total, v) : v;
 }
 
 void RowEmitter::storeRow(TraceEmitter &e, const Pass &pass, Value isThere) {
@@ -341,8 +355,7 @@ void RowEmitter::forget(TraceEmitter &e, uint32_t level, bool beforeExponentials
         hide(e.lane(i));
       continue;
     }
-    const Node &node = graph.nodes[in.node];
-    bool dear = schedule.keeps && cost::opCost(node, graph.type(in.value).dtype).special > 0;
+    const bool dear = schedule.keeps && dears[i];
     if (!dear || !later[i])
       e.lane(i) = {};
   }
@@ -401,8 +414,7 @@ void RowEmitter::residentPass(const Pass &pass, uint32_t level) {
       emitVarying(e, i);
     for (auto [r, total] : llvm::zip(pass.reductions, partial)) {
       Combiner c = combinerOf(r);
-      Value v = contributionOf(e, r, c, valid[u]);
-      total = total ? c.combine(b, loc, total, v) : v;
+      total = addTo(total, e, r, c, valid[u]);
     }
     for (auto [pair, top] : llvm::zip(pass.online, tops)) {
       Combiner c = combinerOf(pair.top);
@@ -436,8 +448,7 @@ void RowEmitter::loopPass(const Pass &pass) {
     for (uint32_t i : pass.instances)
       emitVarying(*e, i);
     for (size_t r = 0; r < combiners.size(); ++r)
-      totals[r] =
-          combiners[r].combine(b, loc, totals[r], contributionOf(*e, pass.reductions[r], combiners[r], Value()));
+      totals[r] = addTo(totals[r], *e, pass.reductions[r], combiners[r], Value());
     storeRow(*e, pass, Value());
   };
   // Of each pair the maximum so far, and the sum lane by lane.

@@ -5,6 +5,7 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 
@@ -138,6 +139,17 @@ Lane TraceEmitter::emitInstance(const Instance &in, bool inner) {
       (type == DType::F16 || type == DType::BF16) && !node.inputs[0].isLiteral() &&
       lanes[in.operands[0]].dtype == DType::F32)
     return {type, {}, body.wide(lanes[in.operands[0]]), {}};
+  if (node.op == OpKind::Add && type == DType::F32)
+    for (size_t k : {0, 1}) {
+      uint32_t product = in.operands[k], other = in.operands[1 - k];
+      if (product == kNone || other == kNone)
+        continue;
+      if (SmallVector<Value> f = factorsFor(product, node, in.uniform); !f.empty()) {
+        Value term = body.splatTo(body.wide(lanes[other]), in.uniform ? 1 : trace.lanes);
+        Value v = math::FmaOp::create(b, loc, f[0], f[1], term);
+        return {type, v, v, {}};
+      }
+    }
   SmallVector<Lane> operands;
   for (auto [o, i] : llvm::zip(node.inputs, in.operands)) {
     if (o.isLiteral()) {
@@ -161,6 +173,22 @@ Lane TraceEmitter::emitInstance(const Instance &in, bool inner) {
 
 /// Whether later code at the insertion point may use the value: it is defined in this block or around it.
 bool TraceEmitter::definedHere(Value v) { return v.getParentBlock() == b.getInsertionBlock(); }
+
+SmallVector<Value> TraceEmitter::factorsFor(uint32_t product, const Node &of, bool uniform) {
+  const Instance &in = trace.instances[product];
+  if (graph.strict || in.node == kNone || graph.type(in.value).dtype != DType::F32)
+    return {};
+  const Node &node = graph.nodes[in.node];
+  if (node.op != OpKind::Mul || node.specIndex != of.specIndex || (uniform && !in.uniform))
+    return {};
+  SmallVector<Value> out;
+  for (uint32_t o : in.operands) {
+    if (o == kNone || !has(o) || graph.type(trace.instances[o].value).dtype != DType::F32)
+      return {};
+    out.push_back(body.splatTo(body.wide(lanes[o]), uniform ? 1 : trace.lanes));
+  }
+  return out;
+}
 
 Value TraceEmitter::guardOf(const Instance &in, bool perLane) {
   Value all;

@@ -42,6 +42,10 @@ public:
   /// has. Vectors down the columns, transposed.
   llvm::SmallVector<Lane> loadSquare(const Instance &);
 
+  /// The factors of an f32 product that is made of the same node of the file as `of`, a sum or an op on it, so that both may be
+  /// rounded as one: the format keeps only nodes' products and sums apart. Empty: no such. Each is as wide as the vector.
+  llvm::SmallVector<mlir::Value> factorsFor(uint32_t product, const Node &of, bool uniform);
+
   /// One instance of scope 0 whose operands are there, unless it is there itself.
   void emit(uint32_t instance);
   void emitStore(const TraceStore &);

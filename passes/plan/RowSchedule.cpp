@@ -105,6 +105,7 @@ Held heldRegisters(const Graph &graph, const Trace &trace) {
         last[o] = std::max(last[o], pass);
   }
   Held out;
+  const std::vector<bool> dear = dearInstances(graph, trace);
   for (size_t i = 0; i < trace.instances.size(); ++i) {
     const Instance &in = trace.instances[i];
     if (!in.varies)
@@ -112,16 +113,34 @@ Held heldRegisters(const Graph &graph, const Trace &trace) {
     if (in.node == kNone) {
       int64_t bytes = static_cast<int64_t>(dtypeSize(graph.type(in.value).dtype)) * (in.uniform ? 1 : trace.lanes);
       out.loads += (bytes + 3) / 4;
-    } else if (last[i] > in.level) {
-      const Node &node = graph.nodes[in.node];
-      if (cost::opCost(node, graph.type(in.value).dtype).special > 0)
-        out.dear += in.uniform ? 1 : trace.lanes;
+    } else if (last[i] > in.level && dear[i]) {
+      out.dear += in.uniform ? 1 : trace.lanes;
     }
   }
   return out;
 }
 
 } // namespace
+
+std::vector<bool> dearInstances(const Graph &graph, const Trace &trace) {
+  // Four operations take as long as four registers' worth of waiting threads save: measured at a norm that is quantised.
+  constexpr double kDear = 4;
+  std::vector<double> cone(trace.instances.size(), 0);
+  std::vector<bool> out(trace.instances.size(), false);
+  for (size_t i = 0; i < trace.instances.size(); ++i) {
+    const Instance &in = trace.instances[i];
+    if (in.node == kNone || !in.varies)
+      continue;
+    cost::OpCost own = cost::opCost(graph.nodes[in.node], graph.type(in.value).dtype);
+    cone[i] = own.ops;
+    for (uint32_t o : in.operands)
+      if (o != kNone)
+        cone[i] += cone[o];
+    bool view = opInfo(graph.nodes[in.node].op).cls == OpClass::Shape;
+    out[i] = own.special > 0 || (!view && cone[i] >= kDear);
+  }
+  return out;
+}
 
 int64_t unfusedBytes(const Graph &graph, const std::vector<NodeId> &nodes) {
   // By node of the file: what enters it, and what leaves it.

@@ -20,6 +20,10 @@ int64_t chooseColumnLanes(const Graph &, const TraceRequest &, const cost::Targe
 /// Whether neighbouring rows are neighbours in memory in most of what is read, as for a reduction over a leading dimension.
 bool readsAcrossRows(const Graph &, Trace &);
 
+/// By instance of a row kernel: whether a thread that has the row in registers had better keep the value for a later pass than
+/// compute it again: it takes the special-function unit, or several operations.
+std::vector<bool> dearInstances(const Graph &, const Trace &);
+
 /// What the nodes of the file that these stand for would move as a kernel each; those that are views move nothing.
 int64_t unfusedBytes(const Graph &, const std::vector<NodeId> &);
 
