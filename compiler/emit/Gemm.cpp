@@ -18,8 +18,8 @@ namespace rl::emit {
 
 using mlir::Value; // not the graph's
 
-static Result<GemmOperand> traceOf(const Graph &graph, ValueId v, bool transposed, bool gpu) {
-  GemmOperand out;
+static Result<TracedOperand> traceOf(const Graph &graph, ValueId v, bool transposed, bool gpu) {
+  TracedOperand out;
   out.value = v;
   out.transposed = transposed;
   out.shape = graph.type(v).shape;
@@ -59,7 +59,8 @@ Result<GemmTraces> traceGemm(const GemmKernel &kernel, bool gpu) {
   const Node &first = graph.nodes[out.products[0]];
   RL_ASSIGN(out.left, traceOf(graph, first.inputs[0].value, first.attrs.transposeA, gpu));
   for (NodeId n : out.products) {
-    RL_ASSIGN(GemmOperand right, traceOf(graph, graph.nodes[n].inputs[1].value, graph.nodes[n].attrs.transposeB, gpu));
+    RL_ASSIGN(TracedOperand right,
+              traceOf(graph, graph.nodes[n].inputs[1].value, graph.nodes[n].attrs.transposeB, gpu));
     out.right.push_back(std::move(right));
   }
   return out;
@@ -80,7 +81,7 @@ Type GemmParts::vectorOf(int64_t lanes, Type element) const {
   return lanes == 1 ? element : Type(VectorType::get({lanes}, element));
 }
 
-std::unique_ptr<TraceEmitter> GemmParts::startRead(const GemmOperand &operand, Value row, Value vector) {
+std::unique_ptr<TraceEmitter> GemmParts::startRead(const TracedOperand &operand, Value row, Value vector) {
   auto e = std::make_unique<TraceEmitter>(b, loc, kernel.body, operand.trace, target, aligned, inputs, outputs);
   e->setRowIndex(row);
   e->setVectorIndex(vector);
@@ -88,7 +89,7 @@ std::unique_ptr<TraceEmitter> GemmParts::startRead(const GemmOperand &operand, V
   return e;
 }
 
-Value GemmParts::finishRead(const GemmOperand &operand, TraceEmitter &e, std::optional<DType> as) {
+Value GemmParts::finishRead(const TracedOperand &operand, TraceEmitter &e, std::optional<DType> as) {
   for (uint32_t i : operand.trace.scopes[0].order)
     e.emit(i);
   DType to = as ? *as : sum.isF32() ? DType::F32 : sum.isInteger(64) ? DType::I64 : DType::I32;
@@ -222,17 +223,15 @@ GemmTile tileOf(GemmParts &p, Value block) {
 
 /// How many blocks an SM shall hold. Left to itself the assembler keeps registers back for more blocks than there will be, and
 /// spills; with one it takes more than it needs, and less is in flight. Sums wait in registers while the epilogue runs.
-static int blocksPerSm(const GemmKernel &kernel, const GemmTraces &traces, bool aligned) {
+static int blocksPerSm(const GemmKernel &kernel, const GemmTraces &traces) {
   const GemmSchedule &s = kernel.schedule;
-  if (s.kernel == "thin") {
-    bool small = aligned && s.shape.m * s.products == 1 && traces.right[0].lanes() == 8 &&
-                 measurePressure(kernel.body, traces.epilogue).registers <= 24;
-    return small ? 3 : 2;
-  }
+  int64_t live = measurePressure(kernel.body, traces.epilogue).registers;
+  if (s.kernel == "thin")
+    return s.shape.m * s.products == 1 && live <= 24 ? 2 : 1;
   if (s.kernel != "mma")
     return 1;
   int64_t sums = s.tileM * s.tileN * s.products * s.warpsK / s.threads;
-  int64_t registers = sums + std::max<int64_t>(64, measurePressure(kernel.body, traces.epilogue).registers + 40);
+  int64_t registers = sums + std::max<int64_t>(64, live + 40);
   int64_t shared = s.stages * (s.tileM + s.products * s.tileN) * s.tileK * 2 + 1024;
   return static_cast<int>(std::clamp<int64_t>(std::min(65536 / (s.threads * registers), 164 * 1024 / shared), 1, 4));
 }
@@ -260,7 +259,7 @@ Result<GemmLaunch> emitGemm(ModuleOp module, const GemmKernel &kernel, const Cod
   if (kernel.schedule.kernel == "blocked") {
     emitBlocked(parts, block);
   } else {
-    f->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(), b.getI32IntegerAttr(blocksPerSm(kernel, traces, alignedTo16)));
+    f->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(), b.getI32IntegerAttr(blocksPerSm(kernel, traces)));
     Value thread = gpu::ThreadIdOp::create(b, loc, gpu::Dimension::x);
     auto emit = kernel.schedule.kernel == "mma" ? emitMma : kernel.schedule.kernel == "thin" ? emitThin : emitSimt;
     RL_ASSIGN(launch.sharedBytes, emit(parts, block, thread));
