@@ -106,11 +106,22 @@ void BlockedEmitter::packRight(const TracedOperand &o, Value to, Value k0, Value
   };
   if (!o.transposed) {
     Value first = p.add(p.mul(tile.batch, s.shape.k), k0);
-    // Along the rows of memory: a panel's columns alone would touch another page with every vector.
-    p.loop(p.index(0), kCount, 1, [&](Value k) {
-      p.loop(p.index(0), p.div(nCount, V), 1, [&](Value nv) {
+    // Panel by panel, whole lines of memory at a time; then what is left of the last.
+    Value whole = p.div(nCount, kColumns);
+    p.loop(p.index(0), whole, 1, [&](Value panel) {
+      p.loop(p.index(0), kCount, 1, [&](Value k) {
+        Value base = p.add(p.mul(panel, s.tileK * kColumns), p.mul(k, kColumns));
+        for (int64_t c = 0; c < kColumns; c += V) {
+          Value vector = p.add(p.add(p.div(tile.n, V), p.mul(panel, kColumns / V)), c / V);
+          store(p.read(o, p.add(first, k), vector), to, p.add(base, c), V);
+        }
+      });
+    });
+    p.loop(p.mul(whole, kColumns / V), p.div(nCount, V), 1, [&](Value nv) {
+      Value base = place(p.mul(nv, V), p.index(0));
+      p.loop(p.index(0), kCount, 1, [&](Value k) {
         Value v = p.read(o, p.add(first, k), p.add(p.div(tile.n, V), nv));
-        store(v, to, place(p.mul(nv, V), k), V);
+        store(v, to, p.add(base, p.mul(k, kColumns)), V);
       });
     });
     return;
