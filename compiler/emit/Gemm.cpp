@@ -85,6 +85,7 @@ std::unique_ptr<TraceEmitter> GemmParts::startRead(const TracedOperand &operand,
   auto e = std::make_unique<TraceEmitter>(b, loc, kernel.body, operand.trace, target, aligned, inputs, outputs);
   e->setRowIndex(row);
   e->setVectorIndex(vector);
+  e->setErrorSlot(errorSlot);
   e->emitLoads();
   return e;
 }
@@ -106,6 +107,7 @@ void GemmParts::finish(Value row, Value vector, ValueRange sums) {
   e.setVectorIndex(vector);
   for (NodeId n : traces.products)
     e.keepWide(kernel.body.nodes[n].specIndex);
+  e.setErrorSlot(errorSlot);
   e.emitLoads();
   DType type = sum.isF32() ? DType::F32 : sum.isInteger(64) ? DType::I64 : DType::I32;
   for (auto [i, v] : llvm::zip(traces.instances, sums))
@@ -245,15 +247,22 @@ Result<GemmLaunch> emitGemm(ModuleOp module, const GemmKernel &kernel, const Cod
   b.setInsertionPointToEnd(module.getBody());
   Type pointer = LLVM::LLVMPointerType::get(ctx, target.nvptx ? 1 : 0);
   SmallVector<Type> types(graph.inputs.size() + graph.outputs.size(), pointer);
+  bool reports = reportsIndices(graph, target);
+  if (reports)
+    types.push_back(pointer);
   auto f = func::FuncOp::create(b, loc, kernel.name, b.getFunctionType(types, {}));
   f->setAttr("ridge.kernel", b.getUnitAttr());
+  if (reports)
+    f->setAttr("ridge.reports", b.getUnitAttr());
   f->setAttr("ridge.block", b.getI64IntegerAttr(kernel.schedule.threads));
   Block *entry = f.addEntryBlock();
   b.setInsertionPointToStart(entry);
   ValueRange arguments = entry->getArguments();
   Value block = gpu::BlockIdOp::create(b, loc, gpu::Dimension::x);
   GemmParts parts(b, loc, kernel, traces, target, alignedTo16, arguments.take_front(graph.inputs.size()),
-                  arguments.drop_front(graph.inputs.size()));
+                  arguments.slice(graph.inputs.size(), graph.outputs.size()));
+  if (reports)
+    parts.errorSlot = arguments.back();
   GemmLaunch launch;
   launch.blocks = tileCount(kernel.schedule);
   if (kernel.schedule.kernel == "blocked") {

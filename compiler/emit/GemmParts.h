@@ -88,6 +88,7 @@ public:
   const CodeTarget &target;
   bool aligned;
   mlir::ValueRange inputs, outputs;
+  mlir::Value errorSlot; ///< where an index out of range is reported; null: nowhere
 
 private:
   mlir::Type sum;
