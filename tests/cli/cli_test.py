@@ -9,7 +9,6 @@ import os
 import pathlib
 import re
 import shutil
-import struct
 import subprocess
 import sys
 import tempfile
@@ -327,7 +326,7 @@ class BadData(Cli):
                                    inputs={"x": {"dtype": "f32", "shape": [2, 3]}, "i": {"dtype": "i64", "shape": [2]}},
                                    parameters={"w": {"dtype": "f32", "shape": [3, 4]}, "t": {"dtype": "f32", "shape": [5, 4]}}))
         T.save(self.path("in.safetensors"),
-               {"x": ("F32", [2, 3], T.f32(*range(6))), "i": ("I64", [2], struct.pack("<2q", 0, 5)),
+               {"x": ("F32", [2, 3], T.f32(*range(6))), "i": ("I64", [2], T.i64(0, 5)),
                 "w": ("F32", [3, 4], T.f32(*range(12))), "t": ("F32", [5, 4], T.f32(*range(20)))})
         self.fails(2, "run", "g.json", "--inputs", "in.safetensors", "--outputs", "o.safetensors", "--target", "cpu", "--cache", "off",
                    place="in.safetensors:/i", mentions=["index out of range"])
