@@ -18,8 +18,8 @@ namespace rl::emit {
 
 using mlir::Value; // not the graph's
 
-static Result<GemmOperand> traceOf(const Graph &graph, ValueId v, bool transposed, bool gpu) {
-  GemmOperand out;
+static Result<TracedOperand> traceOf(const Graph &graph, ValueId v, bool transposed, bool gpu) {
+  TracedOperand out;
   out.value = v;
   out.transposed = transposed;
   out.shape = graph.type(v).shape;
@@ -59,7 +59,8 @@ Result<GemmTraces> traceGemm(const GemmKernel &kernel, bool gpu) {
   const Node &first = graph.nodes[out.products[0]];
   RL_ASSIGN(out.left, traceOf(graph, first.inputs[0].value, first.attrs.transposeA, gpu));
   for (NodeId n : out.products) {
-    RL_ASSIGN(GemmOperand right, traceOf(graph, graph.nodes[n].inputs[1].value, graph.nodes[n].attrs.transposeB, gpu));
+    RL_ASSIGN(TracedOperand right,
+              traceOf(graph, graph.nodes[n].inputs[1].value, graph.nodes[n].attrs.transposeB, gpu));
     out.right.push_back(std::move(right));
   }
   return out;
@@ -80,15 +81,16 @@ Type GemmParts::vectorOf(int64_t lanes, Type element) const {
   return lanes == 1 ? element : Type(VectorType::get({lanes}, element));
 }
 
-std::unique_ptr<TraceEmitter> GemmParts::startRead(const GemmOperand &operand, Value row, Value vector) {
+std::unique_ptr<TraceEmitter> GemmParts::startRead(const TracedOperand &operand, Value row, Value vector) {
   auto e = std::make_unique<TraceEmitter>(b, loc, kernel.body, operand.trace, target, aligned, inputs, outputs);
   e->setRowIndex(row);
   e->setVectorIndex(vector);
+  e->setErrorSlot(errorSlot);
   e->emitLoads();
   return e;
 }
 
-Value GemmParts::finishRead(const GemmOperand &operand, TraceEmitter &e, std::optional<DType> as) {
+Value GemmParts::finishRead(const TracedOperand &operand, TraceEmitter &e, std::optional<DType> as) {
   for (uint32_t i : operand.trace.scopes[0].order)
     e.emit(i);
   DType to = as ? *as : sum.isF32() ? DType::F32 : sum.isInteger(64) ? DType::I64 : DType::I32;
@@ -105,6 +107,7 @@ void GemmParts::finish(Value row, Value vector, ValueRange sums) {
   e.setVectorIndex(vector);
   for (NodeId n : traces.products)
     e.keepWide(kernel.body.nodes[n].specIndex);
+  e.setErrorSlot(errorSlot);
   e.emitLoads();
   DType type = sum.isF32() ? DType::F32 : sum.isInteger(64) ? DType::I64 : DType::I32;
   for (auto [i, v] : llvm::zip(traces.instances, sums))
@@ -222,17 +225,15 @@ GemmTile tileOf(GemmParts &p, Value block) {
 
 /// How many blocks an SM shall hold. Left to itself the assembler keeps registers back for more blocks than there will be, and
 /// spills; with one it takes more than it needs, and less is in flight. Sums wait in registers while the epilogue runs.
-static int blocksPerSm(const GemmKernel &kernel, const GemmTraces &traces, bool aligned) {
+static int blocksPerSm(const GemmKernel &kernel, const GemmTraces &traces) {
   const GemmSchedule &s = kernel.schedule;
-  if (s.kernel == "thin") {
-    bool small = aligned && s.shape.m * s.products == 1 && traces.right[0].lanes() == 8 &&
-                 measurePressure(kernel.body, traces.epilogue).registers <= 24;
-    return small ? 3 : 2;
-  }
+  int64_t live = measurePressure(kernel.body, traces.epilogue).registers;
+  if (s.kernel == "thin")
+    return s.shape.m * s.products == 1 && live <= 24 ? 2 : 1;
   if (s.kernel != "mma")
     return 1;
   int64_t sums = s.tileM * s.tileN * s.products * s.warpsK / s.threads;
-  int64_t registers = sums + std::max<int64_t>(64, measurePressure(kernel.body, traces.epilogue).registers + 40);
+  int64_t registers = sums + std::max<int64_t>(64, live + 40);
   int64_t shared = s.stages * (s.tileM + s.products * s.tileN) * s.tileK * 2 + 1024;
   return static_cast<int>(std::clamp<int64_t>(std::min(65536 / (s.threads * registers), 164 * 1024 / shared), 1, 4));
 }
@@ -246,21 +247,28 @@ Result<GemmLaunch> emitGemm(ModuleOp module, const GemmKernel &kernel, const Cod
   b.setInsertionPointToEnd(module.getBody());
   Type pointer = LLVM::LLVMPointerType::get(ctx, target.nvptx ? 1 : 0);
   SmallVector<Type> types(graph.inputs.size() + graph.outputs.size(), pointer);
+  bool reports = reportsIndices(graph, target);
+  if (reports)
+    types.push_back(pointer);
   auto f = func::FuncOp::create(b, loc, kernel.name, b.getFunctionType(types, {}));
   f->setAttr("ridge.kernel", b.getUnitAttr());
+  if (reports)
+    f->setAttr("ridge.reports", b.getUnitAttr());
   f->setAttr("ridge.block", b.getI64IntegerAttr(kernel.schedule.threads));
   Block *entry = f.addEntryBlock();
   b.setInsertionPointToStart(entry);
   ValueRange arguments = entry->getArguments();
   Value block = gpu::BlockIdOp::create(b, loc, gpu::Dimension::x);
   GemmParts parts(b, loc, kernel, traces, target, alignedTo16, arguments.take_front(graph.inputs.size()),
-                  arguments.drop_front(graph.inputs.size()));
+                  arguments.slice(graph.inputs.size(), graph.outputs.size()));
+  if (reports)
+    parts.errorSlot = arguments.back();
   GemmLaunch launch;
   launch.blocks = tileCount(kernel.schedule);
   if (kernel.schedule.kernel == "blocked") {
     emitBlocked(parts, block);
   } else {
-    f->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(), b.getI32IntegerAttr(blocksPerSm(kernel, traces, alignedTo16)));
+    f->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(), b.getI32IntegerAttr(blocksPerSm(kernel, traces)));
     Value thread = gpu::ThreadIdOp::create(b, loc, gpu::Dimension::x);
     auto emit = kernel.schedule.kernel == "mma" ? emitMma : kernel.schedule.kernel == "thin" ? emitThin : emitSimt;
     RL_ASSIGN(launch.sharedBytes, emit(parts, block, thread));

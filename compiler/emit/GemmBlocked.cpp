@@ -40,7 +40,7 @@ private:
     LLVM::StoreOp::create(b, loc, v, p.address(base, element, at), static_cast<unsigned>(align * bytes));
   }
   void packLeft(Value k0, Value kCount);
-  void packRight(const GemmOperand &, Value to, Value k0, Value kCount);
+  void packRight(const TracedOperand &, Value to, Value k0, Value kCount);
   SmallVector<Value> transpose(SmallVector<Value> rows);
   void multiply(Value right, Value results, Value kCount);
   Value leftAt(Value row, Value k) {
@@ -59,7 +59,7 @@ private:
 
 /// The left operand's rows as they are, widened.
 void BlockedEmitter::packLeft(Value k0, Value kCount) {
-  const GemmOperand &o = p.traces.left;
+  const TracedOperand &o = p.traces.left;
   int64_t V = o.lanes();
   if (!o.transposed) {
     Value first = p.add(p.mul(tile.batch, s.shape.m), tile.m);
@@ -99,14 +99,25 @@ SmallVector<Value> BlockedEmitter::transpose(SmallVector<Value> rows) {
 }
 
 /// The right operand in panels of sixteen columns, each k after k.
-void BlockedEmitter::packRight(const GemmOperand &o, Value to, Value k0, Value kCount) {
+void BlockedEmitter::packRight(const TracedOperand &o, Value to, Value k0, Value kCount) {
   int64_t V = o.lanes();
   auto place = [&](Value n, Value k) {
     return p.add(p.add(p.mul(p.div(n, kColumns), s.tileK * kColumns), p.mul(k, kColumns)), p.rem(n, kColumns));
   };
   if (!o.transposed) {
     Value first = p.add(p.mul(tile.batch, s.shape.k), k0);
-    p.loop(p.index(0), p.div(nCount, V), 1, [&](Value nv) {
+    // Panel by panel, whole lines of memory at a time; then what is left of the last.
+    Value whole = p.div(nCount, kColumns);
+    p.loop(p.index(0), whole, 1, [&](Value panel) {
+      p.loop(p.index(0), kCount, 1, [&](Value k) {
+        Value base = p.add(p.mul(panel, s.tileK * kColumns), p.mul(k, kColumns));
+        for (int64_t c = 0; c < kColumns; c += V) {
+          Value vector = p.add(p.add(p.div(tile.n, V), p.mul(panel, kColumns / V)), c / V);
+          store(p.read(o, p.add(first, k), vector), to, p.add(base, c), V);
+        }
+      });
+    });
+    p.loop(p.mul(whole, kColumns / V), p.div(nCount, V), 1, [&](Value nv) {
       Value base = place(p.mul(nv, V), p.index(0));
       p.loop(p.index(0), kCount, 1, [&](Value k) {
         Value v = p.read(o, p.add(first, k), p.add(p.div(tile.n, V), nv));

@@ -39,7 +39,7 @@ private:
   };
   /// An operand's ring of tiles.
   struct Side {
-    const GemmOperand *operand;
+    const TracedOperand *operand;
     bool left;
     int64_t extent, tile; ///< of M or N
     Value start;          ///< of the tile, along that
@@ -56,8 +56,8 @@ private:
   struct Place {
     Value row, column, memoryRow, memoryVector, there;
   };
-  Side sideOf(const GemmOperand &, bool left);
-  bool readsChunks(const GemmOperand &) const;
+  Side sideOf(const TracedOperand &, bool left);
+  bool readsChunks(const TracedOperand &) const;
   int64_t vectorsOf(const Side &side, int64_t lanes) const { return side.rows * side.columns / lanes; }
   Place placeOf(const Side &, int64_t lanes, int64_t q, Value k0, Value *inside = nullptr, Value *along = nullptr);
   void prepare(Side &);
@@ -82,7 +82,7 @@ private:
 };
 
 /// Whether every vector of the operand is 16 bytes of memory, in the type that is multiplied.
-bool MmaEmitter::readsChunks(const GemmOperand &o) const {
+bool MmaEmitter::readsChunks(const TracedOperand &o) const {
   if (!p.aligned || o.load == kNone || o.lanes() != 8)
     return false;
   const Instance &in = o.trace.instances[o.load];
@@ -93,7 +93,7 @@ bool MmaEmitter::readsChunks(const GemmOperand &o) const {
   return access.contiguous && access.alignElements >= 8;
 }
 
-MmaEmitter::Side MmaEmitter::sideOf(const GemmOperand &o, bool left) {
+MmaEmitter::Side MmaEmitter::sideOf(const TracedOperand &o, bool left) {
   Side side{&o, left, left ? s.shape.m : s.shape.n, left ? s.tileM : s.tileN, left ? tile.m : tile.n};
   side.rows = side.alongK() ? side.tile : s.tileK;
   side.columns = side.alongK() ? s.tileK : side.tile;
@@ -151,7 +151,7 @@ Value MmaEmitter::chunkAddress(const Side &side, Value stage, Value row, Value c
 
 /// What does not change from tile to tile, ahead of the loop: addresses move on by a constant there.
 void MmaEmitter::prepare(Side &side) {
-  const GemmOperand &o = *side.operand;
+  const TracedOperand &o = *side.operand;
   const Instance &in = o.trace.instances[o.load];
   int dim = side.alongK() ? o.trace.vectorDim : o.trace.rowDim;
   side.steady = !in.linear.dependsNonlinearly(dim);
@@ -170,7 +170,7 @@ void MmaEmitter::prepare(Side &side) {
 }
 
 Value MmaEmitter::source(const Side &side, Value row, Value vector) {
-  const GemmOperand &o = *side.operand;
+  const TracedOperand &o = *side.operand;
   const Instance &in = o.trace.instances[o.load];
   IndexEmitter indices(b, loc, o.trace);
   indices.setRowIndex(row);
@@ -304,7 +304,7 @@ void MmaEmitter::multiply(MutableArrayRef<Value> sums, ArrayRef<Value> left, Arr
 int64_t MmaEmitter::emit() {
   shared = dynamicShared(p);
   SmallVector<Side> sides{sideOf(p.traces.left, true)};
-  for (const GemmOperand &o : p.traces.right)
+  for (const TracedOperand &o : p.traces.right)
     sides.push_back(sideOf(o, false));
   int64_t used = 0;
   for (Side &side : sides) {

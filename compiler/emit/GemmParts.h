@@ -15,7 +15,7 @@
 namespace rl::emit {
 
 /// An operand of [B, rows, columns] as it is stored; for the left one rows are M (K if transposed), for the right one K (N).
-struct GemmOperand {
+struct TracedOperand {
   ValueId value = kNone;
   bool transposed = false;
   Trace trace;
@@ -32,8 +32,8 @@ struct GemmTraces {
   std::vector<NodeId> products;
   Trace epilogue;
   std::vector<uint32_t> instances; ///< of the products in the epilogue
-  GemmOperand left;
-  std::vector<GemmOperand> right; ///< one a product
+  TracedOperand left;
+  std::vector<TracedOperand> right; ///< one a product
 };
 Result<GemmTraces> traceGemm(const GemmKernel &, bool gpu);
 
@@ -48,12 +48,12 @@ public:
   mlir::Type vectorOf(int64_t lanes, mlir::Type element) const;
   /// `lanes()` consecutive elements of the operand at [row of all batches, vector], as the type `as`. A vector, or a scalar of one
   /// lane. Without `as`: the accumulator's.
-  mlir::Value read(const GemmOperand &operand, mlir::Value row, mlir::Value vector, std::optional<DType> as = {}) {
+  mlir::Value read(const TracedOperand &operand, mlir::Value row, mlir::Value vector, std::optional<DType> as = {}) {
     return finishRead(operand, *startRead(operand, row, vector), as);
   }
   /// The same in two steps, of which the first only loads: so that many loads are in flight before the first is waited for.
-  std::unique_ptr<TraceEmitter> startRead(const GemmOperand &, mlir::Value row, mlir::Value vector);
-  mlir::Value finishRead(const GemmOperand &, TraceEmitter &, std::optional<DType> as = {});
+  std::unique_ptr<TraceEmitter> startRead(const TracedOperand &, mlir::Value row, mlir::Value vector);
+  mlir::Value finishRead(const TracedOperand &, TraceEmitter &, std::optional<DType> as = {});
   /// What is behind the products at [row of all batches, vector of `kernel.lanes`], and its stores. `sums`: one value a product,
   /// a vector of the lanes (a scalar of one).
   void finish(mlir::Value row, mlir::Value vector, mlir::ValueRange sums);
@@ -88,6 +88,7 @@ public:
   const CodeTarget &target;
   bool aligned;
   mlir::ValueRange inputs, outputs;
+  mlir::Value errorSlot; ///< where an index out of range is reported; null: nowhere
 
 private:
   mlir::Type sum;

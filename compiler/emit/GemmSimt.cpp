@@ -76,7 +76,7 @@ public:
 private:
   /// An operand's tiles in shared memory: [k][row or column], two of them.
   struct Side {
-    const GemmOperand *operand;
+    const TracedOperand *operand;
     bool left;
     int64_t extent, tile; ///< of M or N
     Value start;          ///< of the tile, along that
@@ -174,7 +174,7 @@ int64_t SimtEmitter::emit() {
   SmallVector<Side> sides;
   sides.push_back({&p.traces.left, true, s.shape.m, s.tileM, tile.m, 0});
   int64_t used = 2 * s.tileK * sides[0].stride();
-  for (const GemmOperand &o : p.traces.right) {
+  for (const TracedOperand &o : p.traces.right) {
     sides.push_back({&o, false, s.shape.n, s.tileN, tile.n, used});
     used += 2 * s.tileK * sides.back().stride();
   }

@@ -77,7 +77,7 @@ Value ThinEmitter::exchange(Value v, int64_t offset) {
 /// A warp has `columns` neighbouring columns, of which its lanes read neighbouring vectors along K; `warpsK` warps have every
 /// warpsK-th of these.
 void ThinEmitter::alongK() {
-  const GemmOperand &left = p.traces.left;
+  const TracedOperand &left = p.traces.left;
   int64_t V = p.traces.right[0].lanes(), vectors = s.shape.k / V, M = s.shape.m, columns = s.tileN / s.warpsN;
   auto products = static_cast<int64_t>(p.traces.right.size());
   Value warpN = p.rem(warp, s.warpsN), warpK = p.div(warp, s.warpsN);
@@ -98,7 +98,7 @@ void ThinEmitter::alongK() {
     std::vector<std::unique_ptr<TraceEmitter>> reads;
     for (int64_t u = 0; u < times; ++u) {
       places.push_back(p.add(at, u * step));
-      for (const GemmOperand &right : p.traces.right)
+      for (const TracedOperand &right : p.traces.right)
         for (Value row : rows)
           reads.push_back(p.startRead(right, row, places.back()));
     }
@@ -147,7 +147,7 @@ void ThinEmitter::alongK() {
 /// A thread has a vector of columns and every (threads / vectors)-th k. The left operand waits in shared memory, widened, a part
 /// of K at a time.
 void ThinEmitter::alongN() {
-  const GemmOperand &left = p.traces.left;
+  const TracedOperand &left = p.traces.left;
   int64_t V = p.traces.right[0].lanes(), M = s.shape.m, K = s.shape.k, across = s.tileN / V,
           groups = s.threads / across;
   auto products = static_cast<int64_t>(p.traces.right.size());
@@ -174,11 +174,11 @@ void ThinEmitter::alongN() {
       std::vector<std::unique_ptr<TraceEmitter>> reads;
       for (int64_t u = 0; u < times; ++u) {
         places.push_back(p.add(k, u * groups));
-        for (const GemmOperand &right : p.traces.right)
+        for (const TracedOperand &right : p.traces.right)
           reads.push_back(p.startRead(right, p.add(p.add(p.mul(tile.batch, K), k0), places.back()), at));
       }
       for (int64_t u = 0; u < times; ++u) {
-        for (const GemmOperand &right : p.traces.right)
+        for (const TracedOperand &right : p.traces.right)
           weights.push_back(p.finishRead(right, *reads[weights.size()]));
         for (int64_t m = 0; m < M; ++m) {
           Value x = LLVM::LoadOp::create(b, loc, element, p.address(shared, element, p.add(places[u], m * s.tileK)),

@@ -392,6 +392,11 @@ void scheduleGemm(const Graph &graph, const Trace &epilogue, const std::vector<N
   g.threads = s.threads;
   g.work = works[best];
   g.time = times[best];
+  // The estimate counts whole tiles at a tile's rate; what is recorded is what there is to do.
+  double flops = 2.0 * static_cast<double>(p.rows()) * static_cast<double>(p.n) * static_cast<double>(p.k) *
+                 static_cast<double>(s.products);
+  for (double &f : g.work.tensorFlops)
+    f = f > 0 ? flops : 0;
   g.unfusedBytes = unfusedBytes(graph, g.nodes);
 
   std::string size = std::to_string(p.m) + " x " + std::to_string(p.n) + " x " + std::to_string(p.k);
@@ -400,8 +405,6 @@ void scheduleGemm(const Graph &graph, const Trace &epilogue, const std::vector<N
   g.why.push_back(std::string(s.products > 1 ? "two products of one left operand, " : "a product of ") + size +
                   " with what is elementwise behind it: " + std::to_string(g.nodes.size() - products.size()) + " op" +
                   (g.nodes.size() - products.size() == 1 ? "" : "s"));
-  double flops = 2.0 * static_cast<double>(p.rows()) * static_cast<double>(p.n) * static_cast<double>(p.k) *
-                 static_cast<double>(s.products);
   std::string why = "kernel '" + s.kernel + "', tiles of " + std::to_string(s.tileM) + " x " + std::to_string(s.tileN) +
                     " x " + std::to_string(s.tileK);
   if (target.gpu)

@@ -321,6 +321,16 @@ class BadData(Cli):
         self.fails(2, "run", "g.json", "--inputs", "in.safetensors", "--outputs", "o.safetensors", "--target", "cpu",
                    place="in.safetensors:/i", mentions=["index out of range"])
 
+    def test_index_out_of_range_behind_a_product(self):
+        self.write("g.json", graph([node("matmul", ["x", "w"], "h"), node("embedding", ["t", "i"], "e"), node("add", ["h", "e"])],
+                                   inputs={"x": {"dtype": "f32", "shape": [2, 3]}, "i": {"dtype": "i64", "shape": [2]}},
+                                   parameters={"w": {"dtype": "f32", "shape": [3, 4]}, "t": {"dtype": "f32", "shape": [5, 4]}}))
+        T.save(self.path("in.safetensors"),
+               {"x": ("F32", [2, 3], T.f32(*range(6))), "i": ("I64", [2], T.i64(0, 5)),
+                "w": ("F32", [3, 4], T.f32(*range(12))), "t": ("F32", [5, 4], T.f32(*range(20)))})
+        self.fails(2, "run", "g.json", "--inputs", "in.safetensors", "--outputs", "o.safetensors", "--target", "cpu", "--cache", "off",
+                   place="in.safetensors:/i", mentions=["index out of range"])
+
     def test_symbolic_shapes(self):
         self.write("g.json", SYMBOLIC)
         T.save(self.path("in.safetensors"), {"x": ("F32", [2, 4], T.f32(*range(8))), "b": ("F32", [3], T.f32(1, 2, 3))})
