@@ -102,8 +102,8 @@ Value expandMath(OpBuilder &builder, Location loc, MathFn fn, ValueRange args, R
   // The hardware's tanh errs by 2^-11 (PTX ISA, tanh.approx.f32): not enough to round from, enough to compute on with.
   if (target.nvptx && rounding == Rounding::BF16Inner && fn == MathFn::Tanh)
     return emitter.perLaneAsm("tanh.approx.f32 $0, $1;", operands[0]).value;
-  if (rounding == Rounding::Term)
-    return (target.nvptx && fn == MathFn::Exp ? mathx::expTerm(operands[0]) : expandF32(fn, operands)).value;
+  if (rounding == Rounding::Term && fn == MathFn::Exp)
+    return (target.nvptx ? mathx::expTerm(operands[0]) : mathx::expCpu16(operands[0], Rounding::F16)).value;
   if (rounding != Rounding::F32)
     if (mathx::F fast = target.nvptx ? expandFor16Bits(fn, operands, rounding != Rounding::F16)
                                      : expandFor16BitsCpu(fn, operands[0], rounding);
