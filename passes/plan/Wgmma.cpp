@@ -298,7 +298,9 @@ void scheduleWgmma(const Graph &graph, const Trace &epilogue, const std::vector<
   // The model's launch is from one of many to the next; here both are the first.
   double seconds = best.seconds - best.launch + g.time.launch + g.time.latency;
   char text[160];
-  if (seconds >= g.time.total) {
+  // Neither model is exact: what is as good as equal stays as it is.
+  constexpr double kGain = 0.95;
+  if (seconds >= kGain * g.time.total) {
     std::snprintf(text, sizeof text, "predicted %.3g us, against %.3g us; ", seconds * 1e6, g.time.total * 1e6);
     return refuse(text + best.str());
   }
