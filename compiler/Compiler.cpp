@@ -3,6 +3,7 @@
 #include "compiler/Compiler.h"
 #include "compiler/Plan.h"
 #include "compiler/emit/Gemm.h"
+#include "compiler/emit/GemmWgmma.h"
 #include "compiler/emit/Pointwise.h"
 #include "compiler/emit/Row.h"
 #include "compiler/emit/Transpose.h"
@@ -11,6 +12,7 @@
 #include "ir/dialect/Export.h"
 #include "ir/dialect/Import.h"
 #include "ir/dialect/Ridge.h"
+#include "passes/plan/Wgmma.h"
 #include "passes/transforms/Passes.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -225,13 +227,9 @@ Result<int64_t> Driver::emitRow(ModuleOp kernels, DictionaryAttr schedule, Graph
   return emit::emitRow(kernels, kernel, code, false);
 }
 
-Result<int64_t> Driver::emitGemm(ModuleOp kernels, DictionaryAttr schedule, Graph body, PackageLaunch &launch) {
-  emit::GemmKernel kernel;
-  kernel.name = launch.kernel;
-  GemmSchedule &s = kernel.schedule;
+static GemmSchedule gemmSchedule(DictionaryAttr schedule) {
+  GemmSchedule s;
   s.kernel = schedule.getAs<StringAttr>("kernel").str();
-  s.shape = {number(schedule, "batch"), number(schedule, "m"), number(schedule, "n"), number(schedule, "k")};
-  s.products = number(schedule, "products");
   s.tileM = number(schedule, "tile_m");
   s.tileN = number(schedule, "tile_n");
   s.tileK = number(schedule, "tile_k");
@@ -240,18 +238,55 @@ Result<int64_t> Driver::emitGemm(ModuleOp kernels, DictionaryAttr schedule, Grap
   s.warpsM = number(schedule, "warps_m");
   s.warpsN = number(schedule, "warps_n");
   s.warpsK = number(schedule, "warps_k");
+  if (auto t = schedule.getAs<DictionaryAttr>("wgmma")) {
+    auto small = [&](StringRef name) { return static_cast<int>(number(t, name)); };
+    s.wgmma = {.tileN = static_cast<int>(s.tileN),
+               .consumers = small("consumers"),
+               .blocks = small("blocks"),
+               .alternate = flag(t, "alternate"),
+               .stages = static_cast<int>(s.stages),
+               .cluster = small("cluster"),
+               .groupRows = small("group_rows"),
+               .buffers = small("buffers"),
+               .unroll = small("unroll"),
+               .blocksPerSm = small("blocks_per_sm"),
+               .moreRegisters = flag(t, "more_registers")};
+  }
+  return s;
+}
+
+/// For pointers that are not aligned: the same kernel, which adds in the same order, so that alignment does not show in the
+/// results; behind warpgroup products, which only read what is aligned, another one.
+Result<int64_t> Driver::emitGemm(ModuleOp kernels, DictionaryAttr schedule, Graph body, PackageLaunch &launch) {
+  emit::GemmKernel kernel;
+  kernel.name = launch.kernel;
+  GemmSchedule &s = kernel.schedule;
+  s = gemmSchedule(schedule);
+  s.shape = {number(schedule, "batch"), number(schedule, "m"), number(schedule, "n"), number(schedule, "k")};
+  s.products = number(schedule, "products");
   kernel.lanes = number(schedule, "lanes");
   kernel.body = std::move(body);
-  RL_ASSIGN(emit::GemmLaunch made, emit::emitGemm(kernels, kernel, code, /*alignedTo16=*/target.cuda));
-  launch.blocks = made.blocks;
-  launch.block.x = static_cast<uint32_t>(s.threads);
-  launch.sharedBytes = static_cast<uint32_t>(made.sharedBytes);
-  if (!target.cuda)
-    return 0;
-  // The same order of additions, so that alignment does not show in the results.
+  if (s.kernel == "wgmma") {
+    kernel.lanes = wgmmaLanes(s.shape.n);
+    RL_TRY(emit::emitGemmWgmma(kernels, kernel, code, target.machine, launch));
+    GemmSchedule other = gemmSchedule(schedule.getAs<DictionaryAttr>("fallback"));
+    other.shape = s.shape;
+    other.products = s.products;
+    s = std::move(other);
+    kernel.lanes = number(schedule, "lanes");
+  } else {
+    RL_ASSIGN(emit::GemmLaunch made, emit::emitGemm(kernels, kernel, code, /*alignedTo16=*/target.cuda));
+    launch.blocks = made.blocks;
+    launch.block.x = static_cast<uint32_t>(s.threads);
+    launch.sharedBytes = static_cast<uint32_t>(made.sharedBytes);
+    if (!target.cuda)
+      return 0;
+  }
   kernel.name += "_unaligned";
   launch.unalignedKernel = kernel.name;
   RL_ASSIGN(emit::GemmLaunch unaligned, emit::emitGemm(kernels, kernel, code, false));
+  launch.unalignedBlock.x = static_cast<uint32_t>(s.threads);
+  launch.unalignedSharedBytes = static_cast<uint32_t>(unaligned.sharedBytes);
   return unaligned.blocks;
 }
 
@@ -289,7 +324,8 @@ Status Driver::emitKernels(func::FuncOp f) {
       if (!launch.unalignedKernel.empty()) {
         launch.align = 16;
         launch.unalignedGrid.x = static_cast<uint32_t>(unalignedBlocks);
-        launch.unalignedBlock = launch.block;
+        if (g.getKind() != "gemm")
+          launch.unalignedBlock = launch.block;
       }
     }
     p.launches.push_back(std::move(launch));

@@ -25,7 +25,7 @@ cost::GemmShape WgmmaGemm::shape() const {
   s.b = b.empty() ? a.dtype : b[0].dtype;
   s.products = static_cast<int>(b.size());
   s.aKMajor = a.kMajor;
-  for (const GemmOperand &o : b)
+  for (const WgmmaOperand &o : b)
     s.bKMajor.push_back(o.kMajor);
   for (const GemmTensor &t : outputs)
     s.outputs.push_back(t.dtype);
@@ -114,7 +114,7 @@ GemmPlan makePlan(const WgmmaGemm &g) {
   p.outputSlot = slots.ofOutput;
   p.tileSlot = slots.ofTile;
 
-  auto operandMap = [&](const GemmOperand &o, int64_t rows, int64_t boxRows) {
+  auto operandMap = [&](const WgmmaOperand &o, int64_t rows, int64_t boxRows) {
     p.maps.push_back(
         o.kMajor ? makeMap(o.arg, o.dtype, o.offset, g.k, rows, o.stride, g.batch, o.batchStrides, p.tileK, boxRows)
                  : makeMap(o.arg, o.dtype, o.offset, rows, g.k, o.stride, g.batch, o.batchStrides, kMnBox, p.tileK));
@@ -123,7 +123,7 @@ GemmPlan makePlan(const WgmmaGemm &g) {
   };
   p.boxA = t.tileM() <= 256 ? t.tileM() : t.tileM() / 2; // a box has at most 256 rows
   p.mapA = operandMap(g.a, g.m, p.boxA);
-  for (const GemmOperand &o : g.b)
+  for (const WgmmaOperand &o : g.b)
     p.mapB.push_back(operandMap(o, g.n, t.tileN / t.cluster));
   auto tensorMap = [&](const GemmTensor &x, int slot) {
     p.maps.push_back(makeMap(x.arg, x.dtype, x.offset, g.n, g.m, x.stride, g.batch, x.batchStrides,
@@ -156,7 +156,7 @@ std::string wgmmaRefusal(const WgmmaGemm &g, const cost::TargetDesc &machine) {
       static_cast<__int128>(g.shape().batch) * ((g.m + t.tileM() - 1) / t.tileM()) * ((g.n + t.tileN - 1) / t.tileN);
   if (work > kMaxWork || g.m > INT32_MAX / 2 || g.n > INT32_MAX / 2 || g.k > INT32_MAX / 2)
     return "the product is larger than 32-bit coordinates reach";
-  auto operand = [&](const GemmOperand &o, const std::string &name, int64_t rows) -> std::string {
+  auto operand = [&](const WgmmaOperand &o, const std::string &name, int64_t rows) -> std::string {
     if (!isWgmmaShape(g.a.dtype, o.dtype, t.tileN))
       return std::string("there is no wgmma for ") + dtypeName(g.a.dtype) + " by " + dtypeName(o.dtype) + " with " +
              std::to_string(t.tileN) + " columns";
@@ -166,7 +166,7 @@ std::string wgmmaRefusal(const WgmmaGemm &g, const cost::TargetDesc &machine) {
   };
   if (why = operand(g.a, "the left operand", g.m); !why.empty())
     return why;
-  for (const GemmOperand &o : g.b)
+  for (const WgmmaOperand &o : g.b)
     if (why = operand(o, "the right operand", g.n); !why.empty())
       return why;
   for (const GemmTensor &o : g.outputs)
@@ -337,7 +337,7 @@ void KernelEmitter::emitProducer() {
   b.setInsertionPointToStart(tiles.getBody());
   GemmPlace place = placeOf(tiles.getInductionVar());
   SmallVector<SmallVector<Value>> batches{batchCoordinates(i, g, g.a.batchStrides, place.batch)};
-  for (const GemmOperand &o : g.b)
+  for (const WgmmaOperand &o : g.b)
     batches.push_back(batchCoordinates(i, g, o.batchStrides, place.batch));
   auto blocks = scf::ForOp::create(b, loc, i.of(0), i.of(plan.kBlocks), i.of(1), tiles.getRegionIterArgs());
   {

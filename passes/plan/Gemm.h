@@ -10,6 +10,7 @@
 
 #include "ir/graph/Graph.h"
 #include "passes/cost/Cost.h"
+#include "passes/cost/GemmModel.h"
 #include "passes/plan/Trace.h"
 
 #include <set>
@@ -41,6 +42,7 @@ bool shareKernel(const Graph &, const Node &, const Node &);
 ///   simt     GPU: tiles in shared memory, fused multiply-adds of single elements
 ///   mma      GPU: tiles in shared memory, 16-bit operands on the tensor cores of a warp
 ///   thin     GPU: a few rows, the right operand streamed from memory once; `stages` loads of a thread in flight
+///   wgmma    compute capability 9.0: tensor memory copies and warpgroup products (compiler/emit/WgmmaGemm)
 struct GemmSchedule {
   std::string kernel;
   ProductShape shape;
@@ -49,6 +51,7 @@ struct GemmSchedule {
   int64_t stages = 1;                      ///< tiles of operands in flight
   int64_t threads = 1;
   int64_t warpsM = 1, warpsN = 1, warpsK = 1; ///< of mma and thin: how a tile is divided between warps
+  cost::GemmTile wgmma; ///< of wgmma: all of its tile
   bool operator==(const GemmSchedule &) const = default;
 };
 

@@ -7,6 +7,7 @@
 #include "passes/plan/RowSchedule.h"
 #include "passes/plan/Trace.h"
 #include "passes/plan/TransposePlanner.h"
+#include "passes/plan/Wgmma.h"
 
 #include <algorithm>
 #include <deque>
@@ -179,12 +180,14 @@ Result<RowPlanner::Verdict> RowPlanner::judgeProducts(const Draft &d) {
       return out;
     }
   std::vector<bool> boundary(graph.values.size(), false);
+  std::vector<Trace> operands;
   for (ValueId v : stored)
     boundary[v] = true;
   for (NodeId n : products)
     for (const Operand &o : graph.nodes[n].inputs) {
       RL_ASSIGN(Trace operand, traceOperand(graph, o.value, boundary, target.gpu));
       count(operand);
+      operands.push_back(std::move(operand));
     }
   size_t arguments = g.inputs.size() + d.outputs.size();
   bool crowded = target.gpu && pressure.registers > kRegisters && !pressure.live.empty();
@@ -205,6 +208,11 @@ Result<RowPlanner::Verdict> RowPlanner::judgeProducts(const Draft &d) {
   g.outputs = d.outputs;
   g.nodes.assign(nodes.begin(), nodes.end());
   scheduleGemm(graph, traced.trace, products, target, g);
+  if (target.sm == 90) {
+    request.lanes = wgmmaLanes(d.space.width);
+    RL_ASSIGN(Trace pairs, tracePointwise(request));
+    scheduleWgmma(graph, pairs, products, operands, target, g);
+  }
   out.group = std::move(g);
   return out;
 }

@@ -86,22 +86,40 @@ private:
       });
     if (g.kind == "transpose")
       schedule.append({name("width", i64(g.width)), name("rows", i64(g.rows))});
-    if (g.gemm)
+    auto tiles = [&](const rl::GemmSchedule &s) {
+      return SmallVector<NamedAttribute>{
+          name("kernel", b.getStringAttr(s.kernel)), name("tile_m", i64(s.tileM)),   name("tile_n", i64(s.tileN)),
+          name("tile_k", i64(s.tileK)),              name("stages", i64(s.stages)),  name("warps_m", i64(s.warpsM)),
+          name("warps_n", i64(s.warpsN)),            name("warps_k", i64(s.warpsK)),
+      };
+    };
+    if (g.gemm) {
+      schedule.append(tiles(*g.gemm));
       schedule.append({
-          name("kernel", b.getStringAttr(g.gemm->kernel)),
           name("batch", i64(g.gemm->shape.batch)),
           name("m", i64(g.gemm->shape.m)),
           name("n", i64(g.gemm->shape.n)),
           name("k", i64(g.gemm->shape.k)),
           name("products", i64(g.gemm->products)),
-          name("tile_m", i64(g.gemm->tileM)),
-          name("tile_n", i64(g.gemm->tileN)),
-          name("tile_k", i64(g.gemm->tileK)),
-          name("stages", i64(g.gemm->stages)),
-          name("warps_m", i64(g.gemm->warpsM)),
-          name("warps_n", i64(g.gemm->warpsN)),
-          name("warps_k", i64(g.gemm->warpsK)),
       });
+    }
+    if (g.fallback) {
+      const rl::cost::GemmTile &t = g.gemm->wgmma;
+      schedule.push_back(name("wgmma", b.getDictionaryAttr({
+                                           name("consumers", i64(t.consumers)),
+                                           name("blocks", i64(t.blocks)),
+                                           name("alternate", b.getBoolAttr(t.alternate)),
+                                           name("cluster", i64(t.cluster)),
+                                           name("group_rows", i64(t.groupRows)),
+                                           name("buffers", i64(t.buffers)),
+                                           name("unroll", i64(t.unroll)),
+                                           name("blocks_per_sm", i64(t.blocksPerSm)),
+                                           name("more_registers", b.getBoolAttr(t.moreRegisters)),
+                                       })));
+      SmallVector<NamedAttribute> other = tiles(*g.fallback);
+      other.push_back(name("threads", i64(g.fallback->threads)));
+      schedule.push_back(name("fallback", b.getDictionaryAttr(other)));
+    }
     group.setScheduleAttr(b.getDictionaryAttr(schedule));
     SmallVector<StringRef> why(g.why.begin(), g.why.end());
     group.setWhyAttr(b.getStrArrayAttr(why));

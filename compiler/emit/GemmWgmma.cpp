@@ -1,0 +1,96 @@
+// Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "compiler/emit/GemmWgmma.h"
+#include "compiler/emit/GemmParts.h"
+#include "compiler/emit/WgmmaGemm.h"
+#include "passes/plan/Wgmma.h"
+
+using namespace mlir;
+
+namespace rl::emit {
+
+using mlir::Value; // not the graph's
+
+/// What is behind the products at a site. What the generator has loaded is given to the trace, which loads the rest.
+static GemmEpilogue epilogueOf(const GemmKernel &kernel, const GemmTraces &traces, const WgmmaForm &form,
+                               const CodeTarget &target) {
+  return [&](OpBuilder &b, Location loc, const GemmSite &s) -> Result<SmallVector<Value>> {
+    const Graph &graph = kernel.body;
+    const Trace &trace = traces.epilogue;
+    TraceEmitter e(b, loc, graph, trace, target, /*aligned=*/true, s.pointers.take_front(graph.inputs.size()),
+                   s.pointers.drop_front(graph.inputs.size()));
+    auto index = [&](int64_t v) { return arith::ConstantIndexOp::create(b, loc, v).getResult(); };
+    Value row = s.row, vector = s.column;
+    if (kernel.schedule.shape.batch > 1)
+      row = arith::AddIOp::create(b, loc, arith::MulIOp::create(b, loc, s.batch, index(kernel.schedule.shape.m)), row);
+    if (trace.lanes > 1)
+      vector = arith::DivUIOp::create(b, loc, vector, index(trace.lanes));
+    e.setRowIndex(row);
+    e.setVectorIndex(vector);
+    for (NodeId n : traces.products)
+      e.keepWide(graph.nodes[n].specIndex);
+    auto give = [&](const std::vector<WgmmaAccess> &loads, ArrayRef<Value> values) {
+      for (auto [load, v] : llvm::zip(loads, values))
+        e.lane(load.place) = e.bodies().fromMemory(v, graph.type(load.value).dtype);
+    };
+    give(form.tiles, s.tiles);
+    give(form.columns, s.columns);
+    give(form.rows, s.rows);
+    e.emitLoads();
+    for (auto [i, v] : llvm::zip(traces.instances, s.products))
+      e.lane(i) = {DType::F32, v, v, {}};
+    for (uint32_t i : trace.scopes[0].order)
+      e.emit(i);
+    SmallVector<Value> out(trace.stores.size());
+    for (const TraceStore &store : trace.stores) {
+      Value v = e.bodies().toMemory(e.lane(store.instance), graph.type(trace.instances[store.instance].value).dtype);
+      out[store.output] = e.bodies().splatTo(v, trace.lanes);
+    }
+    return out;
+  };
+}
+
+Status emitGemmWgmma(ModuleOp module, const GemmKernel &kernel, const CodeTarget &target,
+                     const cost::TargetDesc &machine, PackageLaunch &launch) {
+  const Graph &graph = kernel.body;
+  RL_ASSIGN(GemmTraces traces, traceGemm(kernel, /*gpu=*/true));
+  std::vector<const Trace *> operands;
+  for (const GemmOperand &right : traces.right) {
+    operands.push_back(&traces.left.trace);
+    operands.push_back(&right.trace);
+  }
+  WgmmaForm form = wgmmaForm(graph, traces.epilogue, traces.products, operands);
+  if (!form.refusal.empty())
+    return unsupported({}, "internal: no kernel of warpgroup products: " + form.refusal);
+
+  WgmmaGemm g;
+  g.name = kernel.name;
+  g.m = form.shape.m;
+  g.n = form.shape.n;
+  g.k = form.shape.k;
+  g.batch = form.batch;
+  g.pointers = static_cast<unsigned>(graph.inputs.size() + graph.outputs.size());
+  g.tile = kernel.schedule.wgmma;
+  auto argument = [&](ValueId v) {
+    return static_cast<unsigned>(llvm::find(graph.inputs, v) - graph.inputs.begin());
+  };
+  auto operand = [&](const WgmmaAccess &a, bool kMajor) {
+    return WgmmaOperand{argument(a.value), form.shape.a, kMajor, a.offset, kMajor ? a.row : a.column, a.batch};
+  };
+  g.a = operand(form.left, form.shape.aKMajor);
+  for (auto [p, a] : llvm::enumerate(form.right))
+    g.b.push_back(operand(a, form.shape.isBKMajor(static_cast<int>(p))));
+  auto dtype = [&](const WgmmaAccess &a) { return graph.type(a.value).dtype; };
+  for (const WgmmaAccess &a : form.outputs)
+    g.outputs.push_back(
+        {static_cast<unsigned>(graph.inputs.size()) + a.place, dtype(a), a.offset, a.row, a.batch});
+  for (const WgmmaAccess &a : form.tiles)
+    g.tiles.push_back({argument(a.value), dtype(a), a.offset, a.row, a.batch});
+  for (const WgmmaAccess &a : form.columns)
+    g.columns.push_back({argument(a.value), dtype(a), a.offset, a.batch});
+  for (const WgmmaAccess &a : form.rows)
+    g.rows.push_back({argument(a.value), dtype(a), a.offset, a.batch});
+  return emitWgmmaGemm(module, g, epilogueOf(kernel, traces, form, target), machine, launch);
+}
+
+} // namespace rl::emit

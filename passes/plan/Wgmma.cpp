@@ -1,0 +1,363 @@
+// Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "passes/plan/Wgmma.h"
+#include "passes/plan/Measure.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <set>
+
+namespace rl {
+
+namespace {
+
+using index::Atom;
+using index::Context;
+using index::Expr;
+
+int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+/// A trace's rows are those of all batches; its dimensions in terms of batches, a batch's rows, and columns.
+class Places {
+public:
+  /// `batch`: extents whose product is the number of batches.
+  Places(const Trace &trace, int64_t rows, const std::vector<int64_t> &batch) : ctx(*trace.context) {
+    rowDim = ctx.addDim(rows);
+    columnDim = ctx.addDim(trace.width);
+    Expr at = ctx.constant(0);
+    for (int64_t e : batch) {
+      batchDims.push_back(ctx.addDim(e));
+      at = ctx.add(ctx.mul(at, e), ctx.dim(batchDims.back()));
+    }
+    Expr column = ctx.dim(columnDim);
+    with.push_back({trace.rowDim, ctx.add(ctx.mul(at, rows), ctx.dim(rowDim))});
+    if (trace.laneDim >= 0) {
+      with.push_back({trace.vectorDim, ctx.floordiv(column, trace.lanes)});
+      with.push_back({trace.laneDim, ctx.mod(column, trace.lanes)});
+    } else {
+      with.push_back({trace.vectorDim, column});
+    }
+  }
+
+  Expr of(Expr e) { return ctx.substitute(ctx.expand(e), with); }
+  int onlyBatch() const { return batchDims[0]; }
+
+  /// Nothing where the offset is no sum of multiples.
+  std::optional<WgmmaAccess> affine(Expr linear) {
+    Expr e = of(linear);
+    WgmmaAccess out;
+    out.offset = e.constantTerm();
+    out.batch.assign(batchDims.size(), 0);
+    for (const index::Term &t : e.terms()) {
+      if (t.atom->kind != Atom::Dim)
+        return std::nullopt;
+      auto at = std::find(batchDims.begin(), batchDims.end(), t.atom->dim);
+      if (at != batchDims.end())
+        out.batch[static_cast<size_t>(at - batchDims.begin())] = t.coef;
+      else if (t.atom->dim == rowDim)
+        out.row = t.coef;
+      else if (t.atom->dim == columnDim)
+        out.column = t.coef;
+      else
+        return std::nullopt;
+    }
+    return out;
+  }
+
+private:
+  Context &ctx;
+  int rowDim, columnDim;
+  std::vector<int> batchDims;
+  index::Substitution with;
+};
+
+/// By what the dimension is divided anywhere in the expression.
+void collectDivisors(Expr e, int dim, std::set<int64_t> &out) {
+  for (const index::Term &t : e.terms())
+    if (t.atom->kind != Atom::Dim && t.atom->arg.dependsOn(dim)) {
+      out.insert(t.atom->divisor);
+      collectDivisors(t.atom->arg, dim, out);
+    }
+}
+
+/// The batches as several dimensions, the innermost last, where views before or behind the products need them apart.
+std::vector<int64_t> batchExtents(int64_t batch, const std::set<int64_t> &divisors) {
+  std::vector<int64_t> out;
+  int64_t inner = 1;
+  for (int64_t d : divisors)
+    if (d > inner && d < batch && d % inner == 0 && batch % d == 0) {
+      out.insert(out.begin(), d / inner);
+      inner = d;
+    }
+  if (batch > inner)
+    out.insert(out.begin(), batch / inner);
+  return out;
+}
+
+/// The load that an operand is, seen through index maps.
+const Instance *loadOf(const Graph &graph, const Trace &trace) {
+  const Instance *in = &trace.instances[trace.stores[0].instance];
+  while (in->node != kNone && opInfo(graph.nodes[in->node].op).cls == OpClass::Shape && in->operands.size() == 1 &&
+         in->operands[0] != kNone)
+    in = &trace.instances[in->operands[0]];
+  return in->node == kNone && in->guard == 0 && in->operands.empty() ? in : nullptr;
+}
+
+bool isMultipleOf16(int64_t elements, DType t) { return elements * static_cast<int64_t>(dtypeSize(t)) % 16 == 0; }
+
+/// A matrix that a tensor map describes: one dimension contiguous, the other strides positive multiples of 16 bytes.
+bool hasMap(const WgmmaAccess &a, DType t, int64_t extent, int64_t stride, const std::vector<int64_t> &batch) {
+  constexpr int64_t kMost = int64_t(1) << 40; // bytes
+  auto fits = [&](int64_t s) { return s > 0 && isMultipleOf16(s, t) && s < kMost / static_cast<int64_t>(dtypeSize(t)); };
+  if (!isMultipleOf16(a.offset, t) || (extent > 1 && !fits(stride)))
+    return false;
+  for (size_t d = 0; d < batch.size(); ++d)
+    if (a.batch[d] != 0 && !fits(a.batch[d]))
+      return false;
+  return true;
+}
+
+std::string quoted(const Graph &graph, ValueId v) { return "'" + graph.values[v].name + "'"; }
+
+} // namespace
+
+WgmmaForm wgmmaForm(const Graph &graph, const Trace &epilogue, const std::vector<NodeId> &products,
+                    const std::vector<const Trace *> &operands) {
+  WgmmaForm out;
+  auto refuse = [&](std::string why) {
+    out.refusal = std::move(why);
+    return out;
+  };
+  const Node &first = graph.nodes[products[0]];
+  ProductShape p = productShape(graph, first);
+  if (p.batch < 1 || p.m < 1 || p.n < 1 || p.k < 1)
+    return refuse("the product is empty");
+  if (std::max({p.m, p.n, p.k}) > INT32_MAX / 2)
+    return refuse("the product is larger than 32-bit coordinates reach");
+  if (products.size() > 2)
+    return refuse(std::to_string(products.size()) + " products");
+
+  std::vector<const Instance *> loads;
+  for (size_t o = 0; o < operands.size(); ++o) {
+    const Operand &operand = graph.nodes[products[o / 2]].inputs[o % 2];
+    const Instance *load = loadOf(graph, *operands[o]);
+    if (!load)
+      return refuse(quoted(graph, operand.value) + " is computed where it is read, and is not in memory as it is");
+    DType t = graph.type(load->value).dtype;
+    if ((t != DType::BF16 && t != DType::F16) || (o > 0 && t != graph.type(loads[0]->value).dtype))
+      return refuse("it multiplies pairs of bf16 or of f16, and " + quoted(graph, load->value) + " is " + dtypeName(t));
+    loads.push_back(load);
+  }
+
+  // Views may divide the batches: then they are several dimensions of a tensor map.
+  std::set<int64_t> divisors;
+  auto rowsOf = [&](const Trace *t) { return t->elements / t->width / p.batch; };
+  auto divide = [&](const Trace &trace, int64_t rows, const std::vector<Expr> &linear) {
+    Places places(trace, rows, {p.batch});
+    for (Expr e : linear)
+      collectDivisors(places.of(e), places.onlyBatch(), divisors);
+  };
+  if (p.batch > 1) {
+    for (size_t o = 0; o < operands.size(); ++o)
+      divide(*operands[o], rowsOf(operands[o]), {loads[o]->linear});
+    std::vector<Expr> stored;
+    for (const TraceStore &s : epilogue.stores)
+      stored.push_back(s.linear);
+    divide(epilogue, p.m, stored);
+  }
+  out.batch = batchExtents(p.batch, divisors);
+  if (out.batch.size() > 3)
+    return refuse("a tensor map has five dimensions, not " + std::to_string(out.batch.size() + 2));
+
+  cost::GemmShape &shape = out.shape;
+  shape.batch = p.batch;
+  shape.m = p.m;
+  shape.n = p.n;
+  shape.k = p.k;
+  shape.a = shape.b = graph.type(loads[0]->value).dtype;
+  shape.products = static_cast<int>(products.size());
+  for (size_t o = 0; o < operands.size(); ++o) {
+    if (o > 0 && o % 2 == 0)
+      continue; // the left operand again
+    const Node &node = graph.nodes[products[o / 2]];
+    Places places(*operands[o], rowsOf(operands[o]), out.batch);
+    std::optional<WgmmaAccess> a = places.affine(loads[o]->linear);
+    std::string name = quoted(graph, loads[o]->value);
+    if (!a)
+      return refuse(name + " is read through views that no tensor map describes");
+    a->value = loads[o]->value;
+    // As it is stored: the left operand's rows are M, or K where it is transposed; the right one's K, or N.
+    bool left = o == 0;
+    if (left ? node.attrs.transposeA : !node.attrs.transposeB)
+      std::swap(a->row, a->column);
+    bool kMajor = a->column == 1;
+    if (!kMajor && a->row != 1)
+      return refuse(name + " has no contiguous dimension");
+    int64_t stride = kMajor ? a->row : a->column;
+    if (!hasMap(*a, shape.a, kMajor ? (left ? p.m : p.n) : p.k, stride, out.batch))
+      return refuse(name + ": its rows, " + std::to_string(stride) +
+                    " elements apart, or its start are no multiples of 16 bytes");
+    if (left) {
+      shape.aKMajor = kMajor;
+      out.left = *std::move(a);
+    } else {
+      shape.bKMajor.push_back(kMajor);
+      out.right.push_back(*std::move(a));
+    }
+  }
+  if (shape.products == 2 && shape.isBKMajor(0) != shape.isBKMajor(1))
+    return refuse("the two right operands have their elements in different orders");
+
+  Places places(epilogue, p.m, out.batch);
+  out.outputs.resize(epilogue.stores.size());
+  for (const TraceStore &s : epilogue.stores) {
+    ValueId v = epilogue.instances[s.instance].value;
+    std::optional<WgmmaAccess> a = places.affine(s.linear);
+    if (!a || (a->column != 1 && p.n > 1) || a->row < 0 || a->offset != 0)
+      return refuse(quoted(graph, v) + " is not stored row by row");
+    if (dtypeSize(graph.type(v).dtype) > 4)
+      return refuse(std::string("results of type ") + dtypeName(graph.type(v).dtype) + " are not staged");
+    a->value = v;
+    a->place = s.output;
+    out.outputs[s.output] = *std::move(a);
+  }
+  for (const WgmmaAccess &a : out.outputs)
+    shape.outputs.push_back(graph.type(a.value).dtype);
+
+  // What a whole tile, column or row reads in order is loaded ahead, other loads are made where their value is needed.
+  constexpr double kOwnLoadOps = 16; // what waiting for it takes, as instructions of an element
+  for (uint32_t i = 0; i < epilogue.instances.size(); ++i) {
+    const Instance &in = epilogue.instances[i];
+    if (in.node != kNone) {
+      cost::WorkEstimate w =
+          measureOps(graph, in, in.uniform ? 1.0 / static_cast<double>(epilogue.lanes) : 1.0);
+      // A product's f32 is what there is; narrowing it for the store is in the model.
+      if (graph.nodes[in.node].op != OpKind::Cast)
+        shape.ops += w.ops;
+      shape.specialOps += w.specialOps;
+      continue;
+    }
+    DType t = graph.type(in.value).dtype;
+    auto size = static_cast<int64_t>(dtypeSize(t));
+    std::optional<WgmmaAccess> a;
+    if (in.guard == 0 && in.scope == 0 && in.operands.empty() && size <= 4)
+      a = places.affine(in.linear);
+    if (a) {
+      a->value = in.value;
+      a->place = i;
+      bool whole = isMultipleOf16(a->offset, t);
+      for (int64_t s : a->batch)
+        whole &= isMultipleOf16(s, t) && s >= 0;
+      if (a->column == 1 && a->row > 0 && size >= 2 && hasMap(*a, t, p.m, a->row, out.batch)) {
+        shape.tiles.push_back(t);
+        out.tiles.push_back(*std::move(a));
+        continue;
+      }
+      if (a->column == 1 && a->row == 0 && size >= 2 && whole) {
+        shape.columns.push_back(t);
+        out.columns.push_back(*std::move(a));
+        continue;
+      }
+      if (a->column == 0 && a->row == 1 && p.m > 1) {
+        out.rows.push_back(*std::move(a));
+        continue;
+      }
+    }
+    if (!in.uniform)
+      shape.ops += kOwnLoadOps;
+  }
+  return out;
+}
+
+void scheduleWgmma(const Graph &graph, const Trace &epilogue, const std::vector<NodeId> &products,
+                   const std::vector<Trace> &operands, const cost::TargetDesc &target, PlannedGroup &g) {
+  if (!target.gpu || target.sm != 90 || !g.gemm)
+    return;
+  auto refuse = [&](const std::string &why) { g.why.push_back("no warpgroup products: " + why); };
+  std::vector<const Trace *> traces;
+  for (const Trace &t : operands)
+    traces.push_back(&t);
+  WgmmaForm form = wgmmaForm(graph, epilogue, products, traces);
+  if (!form.refusal.empty())
+    return refuse(form.refusal);
+  // Beside up to 176 accumulators and the addresses of staging memory; measured as ptxas begins to spill.
+  constexpr int64_t kRegisters = 32;
+  if (int64_t live = measurePressure(graph, epilogue).registers; live > kRegisters)
+    return refuse("what is behind has " + std::to_string(live) + " registers of values at once, and " +
+                  std::to_string(kRegisters) + " are free beside the accumulators");
+  std::vector<cost::GemmCandidate> all = cost::chooseGemmTiles(form.shape, target, 3);
+  if (all.empty())
+    return refuse("no tile fits the shared memory of an SM beside what the epilogue reads and stores");
+  const cost::GemmCandidate &best = all[0];
+  const cost::GemmTile &tile = best.tile;
+  constexpr double kMostTiles = 1 << 30;
+  if (static_cast<double>(form.shape.batch) * static_cast<double>(ceilDiv(form.shape.m, tile.tileM())) *
+          static_cast<double>(ceilDiv(form.shape.n, tile.tileN)) >
+      kMostTiles)
+    return refuse("more tiles than 2^30");
+  // The model's launch is from one of many to the next; here both are the first.
+  double seconds = best.seconds - best.launch + g.time.launch + g.time.latency;
+  char text[160];
+  // Neither model is exact: what is as good as equal stays as it is.
+  constexpr double kGain = 0.95;
+  if (seconds >= kGain * g.time.total) {
+    std::snprintf(text, sizeof text, "predicted %.3g us, against %.3g us; ", seconds * 1e6, g.time.total * 1e6);
+    return refuse(text + best.str());
+  }
+
+  g.fallback = g.gemm;
+  GemmSchedule &s = *g.gemm;
+  s.kernel = "wgmma";
+  s.tileM = tile.tileM();
+  s.tileN = tile.tileN;
+  s.tileK = 64;
+  s.stages = tile.stages;
+  s.threads = tile.threads();
+  s.warpsM = s.warpsN = s.warpsK = 1;
+  s.wgmma = tile;
+  std::snprintf(text, sizeof text, " at %.3g us: where a pointer is no multiple of 16 bytes, or the driver has no tensor maps",
+                g.time.total * 1e6);
+  std::string fallback = "kernel '" + g.fallback->kernel + "', tiles of " + std::to_string(g.fallback->tileM) + " x " +
+                         std::to_string(g.fallback->tileN) + " x " + std::to_string(g.fallback->tileK) + text;
+
+  g.threads = s.threads;
+  g.work.threadsPerBlock = static_cast<int>(s.threads);
+  g.work.blocks = std::min(static_cast<double>(form.shape.batch * ceilDiv(s.shape.m, s.tileM) * ceilDiv(s.shape.n, s.tileN)),
+                           target.smCount * tile.blocksPerSm);
+  g.work.registers = 0;
+  g.work.sharedBytes = static_cast<double>(cost::gemmShared(form.shape, tile).total);
+  // Whole tiles are computed, also where they stick out.
+  g.work.tensorFlops = {};
+  g.work.tensorFlops[static_cast<size_t>(form.shape.a)] =
+      2.0 * static_cast<double>(s.shape.batch * ceilDiv(s.shape.m, s.tileM) * s.tileM) *
+      static_cast<double>(ceilDiv(s.shape.n, s.tileN) * s.tileN) *
+      static_cast<double>(ceilDiv(s.shape.k, s.tileK) * s.tileK * s.products);
+  cost::Estimate time;
+  time.launch = g.time.launch;
+  time.latency = g.time.latency;
+  time.memory = best.memory;
+  time.tensor = best.mainloop + best.epilogue;
+  time.total = seconds;
+  g.time = time;
+  g.time.bound = best.memory > g.time.tensor ? cost::Bound::Memory : cost::Bound::Tensor;
+  g.time.intensity = g.work.bytes() > 0 ? g.work.flops() / g.work.bytes() : 0;
+
+  g.why.resize(1); // the tiles of the kernel that is not taken
+  std::snprintf(text, sizeof text, "predicted %.3g us; kernel 'wgmma', tile ", seconds * 1e6);
+  g.why.push_back(text + best.str());
+  for (size_t i = 1; i < all.size(); ++i)
+    g.why.push_back("next best tile " + all[i].str());
+  std::string ahead;
+  auto list = [&](const std::vector<WgmmaAccess> &from, const char *as) {
+    for (const WgmmaAccess &a : from)
+      ahead += (ahead.empty() ? "" : ", ") + quoted(graph, a.value) + as;
+  };
+  list(form.tiles, " in tiles");
+  list(form.columns, " by columns");
+  list(form.rows, " by rows");
+  if (!ahead.empty())
+    g.why.push_back("loaded ahead of the epilogue: " + ahead);
+  g.why.push_back("otherwise " + fallback);
+}
+
+} // namespace rl

@@ -1,0 +1,44 @@
+// Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Which kernels of products the generator for Hopper (compiler/emit/WgmmaGemm) computes: where operands, results and what the
+// epilogue reads lie, as tensor memory copies see it, and whether that kernel is the quickest. Planner and emitter ask the
+// same function, so that what was judged is what is emitted. No MLIR here.
+#pragma once
+
+#include "passes/cost/GemmModel.h"
+#include "passes/plan/Planner.h"
+
+namespace rl {
+
+/// Element (batch, row, column) of the product is at offset + sum of batch + row * row + column * column. In elements.
+struct WgmmaAccess {
+  ValueId value = kNone;
+  uint32_t place = 0; ///< of a load of the epilogue: the instance; of an output: its place among the kernel's
+  int64_t offset = 0;
+  std::vector<int64_t> batch; ///< strides along WgmmaForm::batch
+  int64_t row = 0, column = 0;
+};
+
+struct WgmmaForm {
+  std::string refusal; ///< why there is no such kernel, or nothing; then the rest is whole
+  std::vector<int64_t> batch;
+  WgmmaAccess left;                                       ///< row: of M, column: of K
+  std::vector<WgmmaAccess> right;                         ///< of each product. row: of N, column: of K
+  std::vector<WgmmaAccess> outputs, tiles, columns, rows; ///< the latter three are loaded ahead of the epilogue
+  cost::GemmShape shape;
+};
+
+/// The lanes of the epilogue's trace of such a kernel: two columns, or one where N is odd.
+inline int64_t wgmmaLanes(int64_t n) { return n % 2 == 0 ? 2 : 1; }
+
+/// `epilogue` has wgmmaLanes; `operands`: the left and right operand's trace of each product.
+WgmmaForm wgmmaForm(const Graph &, const Trace &epilogue, const std::vector<NodeId> &products,
+                    const std::vector<const Trace *> &operands);
+
+/// Gives a group that scheduleGemm has scheduled the kernel for Hopper where that is there and quicker; the other is then its
+/// fallback. Says why, either way, where the machine has such kernels.
+void scheduleWgmma(const Graph &, const Trace &epilogue, const std::vector<NodeId> &products,
+                   const std::vector<Trace> &operands, const cost::TargetDesc &, PlannedGroup &);
+
+} // namespace rl
