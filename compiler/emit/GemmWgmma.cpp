@@ -55,7 +55,7 @@ Status emitGemmWgmma(ModuleOp module, const GemmKernel &kernel, const CodeTarget
   const Graph &graph = kernel.body;
   RL_ASSIGN(GemmTraces traces, traceGemm(kernel, /*gpu=*/true));
   std::vector<const Trace *> operands;
-  for (const GemmOperand &right : traces.right) {
+  for (const TracedOperand &right : traces.right) {
     operands.push_back(&traces.left.trace);
     operands.push_back(&right.trace);
   }
@@ -71,9 +71,7 @@ Status emitGemmWgmma(ModuleOp module, const GemmKernel &kernel, const CodeTarget
   g.batch = form.batch;
   g.pointers = static_cast<unsigned>(graph.inputs.size() + graph.outputs.size());
   g.tile = kernel.schedule.wgmma;
-  auto argument = [&](ValueId v) {
-    return static_cast<unsigned>(llvm::find(graph.inputs, v) - graph.inputs.begin());
-  };
+  auto argument = [&](ValueId v) { return static_cast<unsigned>(llvm::find(graph.inputs, v) - graph.inputs.begin()); };
   auto operand = [&](const WgmmaAccess &a, bool kMajor) {
     return WgmmaOperand{argument(a.value), form.shape.a, kMajor, a.offset, kMajor ? a.row : a.column, a.batch};
   };
@@ -82,8 +80,7 @@ Status emitGemmWgmma(ModuleOp module, const GemmKernel &kernel, const CodeTarget
     g.b.push_back(operand(a, form.shape.isBKMajor(static_cast<int>(p))));
   auto dtype = [&](const WgmmaAccess &a) { return graph.type(a.value).dtype; };
   for (const WgmmaAccess &a : form.outputs)
-    g.outputs.push_back(
-        {static_cast<unsigned>(graph.inputs.size()) + a.place, dtype(a), a.offset, a.row, a.batch});
+    g.outputs.push_back({static_cast<unsigned>(graph.inputs.size()) + a.place, dtype(a), a.offset, a.row, a.batch});
   for (const WgmmaAccess &a : form.tiles)
     g.tiles.push_back({argument(a.value), dtype(a), a.offset, a.row, a.batch});
   for (const WgmmaAccess &a : form.columns)

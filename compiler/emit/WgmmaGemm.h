@@ -65,8 +65,8 @@ struct WgmmaGemm {
   int64_t m = 0, n = 0, k = 0;
   std::vector<int64_t> batch;            ///< extents, the outermost first, at most 3
   unsigned pointers = 0;                 ///< the kernel's pointer parameters
-  WgmmaOperand a;                         ///< [m, k]
-  std::vector<WgmmaOperand> b;            ///< [n, k] each: one or two products with the same left operand
+  WgmmaOperand a;                        ///< [m, k]
+  std::vector<WgmmaOperand> b;           ///< [n, k] each: one or two products with the same left operand
   std::vector<GemmTensor> outputs;       ///< at least one
   std::vector<GemmTensor> tiles;         ///< that the epilogue reads
   std::vector<GemmVector> columns, rows; ///< likewise: loaded ahead, where the callback's own loads would be waited for

@@ -51,7 +51,7 @@ struct GemmSchedule {
   int64_t stages = 1;                      ///< tiles of operands in flight
   int64_t threads = 1;
   int64_t warpsM = 1, warpsN = 1, warpsK = 1; ///< of mma and thin: how a tile is divided between warps
-  cost::GemmTile wgmma; ///< of wgmma: all of its tile
+  cost::GemmTile wgmma;                       ///< of wgmma: all of its tile
   bool operator==(const GemmSchedule &) const = default;
 };
 

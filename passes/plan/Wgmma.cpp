@@ -108,7 +108,9 @@ bool isMultipleOf16(int64_t elements, DType t) { return elements * static_cast<i
 /// A matrix that a tensor map describes: one dimension contiguous, the other strides positive multiples of 16 bytes.
 bool hasMap(const WgmmaAccess &a, DType t, int64_t extent, int64_t stride, const std::vector<int64_t> &batch) {
   constexpr int64_t kMost = int64_t(1) << 40; // bytes
-  auto fits = [&](int64_t s) { return s > 0 && isMultipleOf16(s, t) && s < kMost / static_cast<int64_t>(dtypeSize(t)); };
+  auto fits = [&](int64_t s) {
+    return s > 0 && isMultipleOf16(s, t) && s < kMost / static_cast<int64_t>(dtypeSize(t));
+  };
   if (!isMultipleOf16(a.offset, t) || (extent > 1 && !fits(stride)))
     return false;
   for (size_t d = 0; d < batch.size(); ++d)
@@ -229,8 +231,7 @@ WgmmaForm wgmmaForm(const Graph &graph, const Trace &epilogue, const std::vector
   for (uint32_t i = 0; i < epilogue.instances.size(); ++i) {
     const Instance &in = epilogue.instances[i];
     if (in.node != kNone) {
-      cost::WorkEstimate w =
-          measureOps(graph, in, in.uniform ? 1.0 / static_cast<double>(epilogue.lanes) : 1.0);
+      cost::WorkEstimate w = measureOps(graph, in, in.uniform ? 1.0 / static_cast<double>(epilogue.lanes) : 1.0);
       // A product's f32 is what there is; narrowing it for the store is in the model.
       if (graph.nodes[in.node].op != OpKind::Cast)
         shape.ops += w.ops;
@@ -315,15 +316,17 @@ void scheduleWgmma(const Graph &graph, const Trace &epilogue, const std::vector<
   s.threads = tile.threads();
   s.warpsM = s.warpsN = s.warpsK = 1;
   s.wgmma = tile;
-  std::snprintf(text, sizeof text, " at %.3g us: where a pointer is no multiple of 16 bytes, or the driver has no tensor maps",
+  std::snprintf(text, sizeof text,
+                " at %.3g us: where a pointer is no multiple of 16 bytes, or the driver has no tensor maps",
                 g.time.total * 1e6);
   std::string fallback = "kernel '" + g.fallback->kernel + "', tiles of " + std::to_string(g.fallback->tileM) + " x " +
                          std::to_string(g.fallback->tileN) + " x " + std::to_string(g.fallback->tileK) + text;
 
   g.threads = s.threads;
   g.work.threadsPerBlock = static_cast<int>(s.threads);
-  g.work.blocks = std::min(static_cast<double>(form.shape.batch * ceilDiv(s.shape.m, s.tileM) * ceilDiv(s.shape.n, s.tileN)),
-                           target.smCount * tile.blocksPerSm);
+  g.work.blocks =
+      std::min(static_cast<double>(form.shape.batch * ceilDiv(s.shape.m, s.tileM) * ceilDiv(s.shape.n, s.tileN)),
+               target.smCount * tile.blocksPerSm);
   g.work.registers = 0;
   g.work.sharedBytes = static_cast<double>(cost::gemmShared(form.shape, tile).total);
   // Whole tiles are computed, also where they stick out.

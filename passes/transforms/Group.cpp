@@ -88,9 +88,14 @@ private:
       schedule.append({name("width", i64(g.width)), name("rows", i64(g.rows))});
     auto tiles = [&](const rl::GemmSchedule &s) {
       return SmallVector<NamedAttribute>{
-          name("kernel", b.getStringAttr(s.kernel)), name("tile_m", i64(s.tileM)),   name("tile_n", i64(s.tileN)),
-          name("tile_k", i64(s.tileK)),              name("stages", i64(s.stages)),  name("warps_m", i64(s.warpsM)),
-          name("warps_n", i64(s.warpsN)),            name("warps_k", i64(s.warpsK)),
+          name("kernel", b.getStringAttr(s.kernel)),
+          name("tile_m", i64(s.tileM)),
+          name("tile_n", i64(s.tileN)),
+          name("tile_k", i64(s.tileK)),
+          name("stages", i64(s.stages)),
+          name("warps_m", i64(s.warpsM)),
+          name("warps_n", i64(s.warpsN)),
+          name("warps_k", i64(s.warpsK)),
       };
     };
     if (g.gemm) {
