@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/emit/Row.h"
 #include "compiler/emit/Online.h"
+#include "compiler/emit/Packed.h"
 #include "compiler/emit/TraceEmitter.h"
 #include "passes/plan/ColumnSums.h"
 #include "passes/plan/RowSchedule.h"
@@ -31,7 +32,7 @@ struct Pass {
   std::vector<size_t> columnSums;   ///< places in Trace::columnSums
   // Pairs of which the maximum would end with this pass and the sum with the next: both end with this one.
   std::vector<OnlineSum> online;
-  std::vector<uint32_t> exponentials; ///< instances of the sums' operands, in order
+  std::vector<std::vector<uint32_t>> exponentials; ///< of each, the instances of the sum's operand, in order
   bool empty() const { return reductions.empty() && stores.empty() && online.empty() && columnSums.empty(); }
 };
 
@@ -87,8 +88,6 @@ private:
   std::unique_ptr<TraceEmitter> vectorEmitter(Value row, Value vector);
   void emitRow();
   void emitPart();
-  Value words(Value);
-  Value fromWords(Value, Type);
   void emitIndices();
   void emitLoads();
   void emitScalars(uint32_t level);
@@ -100,11 +99,10 @@ private:
   void loopPass(const Pass &);
   void finishReductions(const Pass &, SmallVector<Value> partial);
   void findOnlineSums();
-  Value sumOnline(TraceEmitter &, const Pass &, const OnlineSum &, Value local, Value isThere);
+  Value sumOnline(TraceEmitter &, const Pass &, size_t which, Value local, Value isThere);
   Value finishOnline(const OnlineEmitter &, const OnlineSum &, Value top, Value sum);
   void residentOnline(const Pass &, uint32_t level, ArrayRef<Value> tops);
   void forget(TraceEmitter &, uint32_t level, bool beforeExponentials = false);
-  void hide(Lane &);
 
   Value index(int64_t v) { return arith::ConstantIndexOp::create(b, loc, v); }
   Value plus(Value x, int64_t c) {
@@ -176,12 +174,14 @@ void RowEmitter::plan() {
     findOnlineSums();
   dears = dearInstances(graph, trace);
   for (Pass &p : passes) {
-    std::vector<bool> needed(trace.instances.size(), false);
-    for (const OnlineSum &pair : p.online)
+    std::vector<bool> needed;
+    for (const OnlineSum &pair : p.online) {
+      needed.assign(trace.instances.size(), false);
       collect(trace.instances[pair.sum].operands[0], needed);
-    for (uint32_t i : trace.scopes[0].order)
-      if (needed[i])
-        p.exponentials.push_back(i);
+      auto &list = p.exponentials.emplace_back();
+      std::copy_if(trace.scopes[0].order.begin(), trace.scopes[0].order.end(), std::back_inserter(list),
+                   [&](uint32_t i) { return needed[i]; });
+    }
     needed.assign(trace.instances.size(), false);
     for (const OnlineSum &pair : p.online)
       collect(trace.instances[pair.top].operands[0], needed);
@@ -303,39 +303,6 @@ void RowEmitter::finishReductions(const Pass &pass, SmallVector<Value> partial) 
     scalars.lane(r) = c.finish(scalars.bodies(), v, graph.strict);
 }
 
-/// A vector that fills 32-bit registers, as these; and back.
-Value RowEmitter::words(Value v) {
-  auto vector = cast<VectorType>(v.getType());
-  int64_t bits = vector.getNumElements() * vector.getElementTypeBitWidth();
-  return vector::BitCastOp::create(b, loc, VectorType::get({bits / 32}, b.getI32Type()), v);
-}
-Value RowEmitter::fromWords(Value v, Type type) { return vector::BitCastOp::create(b, loc, cast<VectorType>(type), v); }
-
-/// The compiler would rather keep a row's f32 values than widen the 16-bit ones again, and runs out of registers. What it
-/// cannot see through it must widen again (a third less time where a thread holds many vectors, measured on an H200).
-void RowEmitter::hide(Lane &lane) {
-  auto vector = dyn_cast_or_null<VectorType>(lane.raw ? lane.raw.getType() : Type());
-  if (!vector || !isFloat(lane.dtype) || lane.dtype == DType::F32)
-    return;
-  lane.wide = {};
-  int64_t bits = vector.getNumElements() * vector.getElementTypeBitWidth();
-  if (bits % 32 != 0 || !target.nvptx)
-    return;
-  Type i32 = b.getI32Type();
-  Value packed = words(lane.raw);
-  SmallVector<Value> hidden;
-  for (int64_t w = 0; w < bits / 32; ++w) {
-    Value word = vector::ExtractOp::create(b, loc, packed, ArrayRef<int64_t>{w});
-    hidden.push_back(LLVM::InlineAsmOp::create(b, loc, i32, ValueRange{word}, b.getStringAttr(""),
-                                               b.getStringAttr("=r,0"), b.getUnitAttr(), UnitAttr(),
-                                               LLVM::TailCallKindAttr::get(b.getContext(), LLVM::TailCallKind::None),
-                                               LLVM::AsmDialectAttr(), ArrayAttr())
-                         .getResult(0));
-  }
-  auto type = cast<VectorType>(packed.getType());
-  lane.raw = fromWords(vector::FromElementsOp::create(b, loc, type, hidden), vector);
-}
-
 /// Between two passes over a resident row: loads stay, packed as they came; of the rest at most what takes the
 /// special-function unit and is needed again.
 void RowEmitter::forget(TraceEmitter &e, uint32_t level, bool beforeExponentials) {
@@ -344,15 +311,17 @@ void RowEmitter::forget(TraceEmitter &e, uint32_t level, bool beforeExponentials
     for (uint32_t i : passes[p].instances)
       later[i] = true;
   if (beforeExponentials)
-    for (uint32_t i : passes[level].exponentials)
-      later[i] = true;
+    for (const auto &list : passes[level].exponentials)
+      for (uint32_t i : list)
+        later[i] = true;
   for (uint32_t i : trace.scopes[0].order) {
     const Instance &in = trace.instances[i];
     if (!in.varies || !e.has(i))
       continue;
     if (in.node == kNone) {
       if (later[i])
-        hide(e.lane(i));
+        if (target.nvptx)
+          hidePacked(b, loc, e.lane(i));
       continue;
     }
     const bool dear = schedule.keeps && dears[i];
@@ -362,9 +331,10 @@ void RowEmitter::forget(TraceEmitter &e, uint32_t level, bool beforeExponentials
 }
 
 /// A thread's part of the sum in one vector, lane by lane, with `local` for what is subtracted.
-Value RowEmitter::sumOnline(TraceEmitter &e, const Pass &pass, const OnlineSum &pair, Value local, Value isThere) {
+Value RowEmitter::sumOnline(TraceEmitter &e, const Pass &pass, size_t which, Value local, Value isThere) {
+  const OnlineSum &pair = pass.online[which];
   e.lane(pair.subtracted) = {DType::F32, local, local, {}};
-  for (uint32_t i : pass.exponentials)
+  for (uint32_t i : pass.exponentials[which])
     emitVarying(e, i);
   return contributionOf(e, pair.sum, combinerOf(pair.sum), isThere);
 }
@@ -382,14 +352,19 @@ Value RowEmitter::finishOnline(const OnlineEmitter &online, const OnlineSum &pai
 
 /// The second half of a pass with pairs: sums over what each thread subtracts, from its own maxima, one a pair.
 void RowEmitter::residentOnline(const Pass &pass, uint32_t level, ArrayRef<Value> tops) {
-  for (auto [pair, top] : llvm::zip(pass.online, tops)) {
+  for (size_t o = 0; o < pass.online.size(); ++o) {
+    const OnlineSum &pair = pass.online[o];
     OnlineEmitter online(b, loc, graph, trace, pair);
     Combiner c = combinerOf(pair.sum);
-    Value local = online.local(top), sum;
+    Value top = tops[o], local = online.local(top), sum;
     for (size_t u = 0; u < held.size(); ++u) {
       // One register a pair, not one a lane: a row that fills the registers of a block leaves few.
-      sum = c.inOrder(b, loc, sum, sumOnline(*held[u], pass, pair, local, valid[u]));
+      sum = c.inOrder(b, loc, sum, sumOnline(*held[u], pass, o, local, valid[u]));
       forget(*held[u], level, /*beforeExponentials=*/pass.online.size() > 1);
+      // What follows from the thread's own maximum is of no use later, but for the exponential, which a factor corrects.
+      for (uint32_t i : pass.exponentials[o])
+        if (trace.instances[i].level > level && i != pair.exponential)
+          held[u]->lane(i) = {};
       held[u]->lane(pair.subtracted) = {};
     }
     Value factor = finishOnline(online, pair, top, sum);
@@ -467,7 +442,7 @@ void RowEmitter::loopPass(const Pass &pass) {
       Value local = online.local(top), factor = online.rescale(before, top);
       sum = arith::MulFOp::create(b, loc, sum, all[0]->bodies().splatTo(factor, trace.lanes));
       for (auto &e : all)
-        sum = total.combine(b, loc, sum, sumOnline(*e, pass, pair, local, Value()));
+        sum = total.combine(b, loc, sum, sumOnline(*e, pass, o, local, Value()));
     }
   };
   // Vectors of which all loads are issued first.
@@ -614,7 +589,7 @@ void RowEmitter::emitPart() {
       for (uint32_t i : loads) {
         e->emit(i);
         types.push_back(e->lane(i).raw.getType());
-        out.push_back(words(e->lane(i).raw));
+        out.push_back(toWords(b, loc, e->lane(i).raw));
       }
     }
     return out;
@@ -639,9 +614,9 @@ void RowEmitter::emitPart() {
                           : Value());
       for (auto [l, i] : llvm::enumerate(loads)) {
         size_t k = static_cast<size_t>(u) * loads.size() + l;
-        held.back()->lane(i) =
-            held.back()->bodies().fromMemory(fromWords(loop.getRegionIterArg(static_cast<unsigned>(k)), types[k]),
-                                             graph.type(trace.instances[i].value).dtype);
+        held.back()->lane(i) = held.back()->bodies().fromMemory(
+            fromWords(b, loc, loop.getRegionIterArg(static_cast<unsigned>(k)), types[k]),
+            graph.type(trace.instances[i].value).dtype);
       }
     }
     // Behind the last row it is loaded once more.

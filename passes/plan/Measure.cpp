@@ -1,6 +1,7 @@
 // Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "passes/plan/Measure.h"
+#include "ir/index/Access.h"
 #include "passes/plan/Gemm.h"
 
 #include <algorithm>
@@ -151,6 +152,23 @@ cost::WorkEstimate measureWork(const Graph &graph, const Trace &trace, int64_t t
   w.threadsPerBlock = static_cast<int>(threads);
   w.blocks = std::ceil(static_cast<double>(trace.elements) / static_cast<double>(trace.lanes * threads));
   return w;
+}
+
+bool readsPiecemeal(const Graph &graph, const Trace &trace) {
+  int64_t pieces = 0, all = 0;
+  for (const Instance &in : trace.instances) {
+    if (in.node != kNone || in.uniform || trace.laneDim < 0 || graph.type(in.value).elements() * 2 <= trace.elements)
+      continue;
+    auto size = static_cast<int64_t>(dtypeSize(graph.type(in.value).dtype));
+    all += size;
+    index::Access access = index::classify(*trace.context, in.linear, trace.laneDim, trace.lanes);
+    bool guarded = std::any_of(trace.guards[in.guard].begin(), trace.guards[in.guard].end(),
+                               [&](const Condition &c) { return trace.dependsOnLane(trace.context->expand(c.expr)); });
+    bool narrow = guarded || access.alignElements * size < 4;
+    if (access.kind == index::Access::Contiguous && narrow && trace.lanes * size > 4)
+      pieces += size;
+  }
+  return pieces * 2 > all;
 }
 
 Cones measureCones(const Graph &graph) {

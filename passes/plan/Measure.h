@@ -22,6 +22,11 @@ cost::WorkEstimate measureOps(const Graph &, const Instance &, double times);
 /// elements. Index arithmetic counts as far as its weight is small.
 double measureInstructions(const Graph &, const Instance &, const cost::TargetDesc &, int64_t lanes);
 
+/// Whether most of what a GPU's vectors load is loaded element by element, as it is contiguous but not aligned or its lanes are
+/// guarded one by one: neighbouring threads then lie a vector apart, and each of their loads touches as many sectors as all of
+/// them need. Vectors of at most four bytes do not count.
+bool readsPiecemeal(const Graph &, const Trace &);
+
 /// By instance, the one whose registers hold its value: layout ops but cat and pad are names for their operand.
 std::vector<uint32_t> measureHomes(const Graph &, const Trace &);
 

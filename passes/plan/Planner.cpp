@@ -381,6 +381,8 @@ Result<Planner::Verdict> Planner::judge(const Draft &d, const std::vector<ValueI
       // The assembler issues many loads ahead; with this many tensors wide ones leave it short of registers.
       if (choosy || (target.gpu && g.inputs.size() > 96 && g.lanes > 2))
         continue;
+      if (target.gpu && readsPiecemeal(graph, trace))
+        continue;
     }
     double instructions = 0;
     for (const Instance &in : trace.instances)

@@ -234,15 +234,18 @@ static void layOut(const Held &held, int64_t reductions, const cost::TargetDesc 
     g.rowsPerBlock = 128 / g.threads;
 }
 
-/// A kernel that carries sums down the columns: a row after the other in one block, two blocks an SM, so that 128 registers are
-/// a thread's. The next row's loads are in flight while a row is computed.
-static bool layOutCarrying(const Held &held, int64_t sums, PlannedGroup &g) {
+/// A kernel that carries sums down the columns: a row after the other in one block, two blocks an SM, the next row's loads in
+/// flight while a row is computed. With few elements a thread the exchanges between threads cost more than the arithmetic
+/// (512 threads of 8 took 1.9 times as long as the memory on an H200).
+static bool layOutCarrying(const Held &held, int64_t sums, const cost::TargetDesc &target, PlannedGroup &g) {
   int64_t vectors = g.width / g.lanes;
   if (vectors < 128)
     return false;
-  for (int64_t threads : {128, 256, 512}) {
+  constexpr int64_t kOther = 40; // registers for addresses, temporary results and the like
+  for (int64_t threads : {256, 128, 512}) {
     int64_t unroll = (vectors + threads - 1) / threads;
-    if (unroll * (g.lanes * sums + 2 * held.loads) > 72)
+    int64_t registers = std::min<int64_t>(255, static_cast<int64_t>(target.registersPerSm) / (2 * threads));
+    if (unroll * (g.lanes * sums + 2 * held.loads) + kOther > registers)
       continue;
     g.threads = threads;
     g.unroll = unroll;
@@ -261,7 +264,7 @@ bool scheduleRows(const Graph &graph, const Trace &trace, const cost::TargetDesc
   });
   if (!g.parts)
     layOut(held, reductions, target, g);
-  else if (reductions == 0 || !layOutCarrying(held, static_cast<int64_t>(trace.columnSums.size()), g))
+  else if (reductions == 0 || !layOutCarrying(held, static_cast<int64_t>(trace.columnSums.size()), target, g))
     return false;
   // A segment is had by neighbouring threads of one warp, all of which go over the row as often.
   int64_t vectors = g.width / g.lanes, segments = 0;

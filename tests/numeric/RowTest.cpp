@@ -6,6 +6,7 @@
 // f32 in another order do, measured against the largest of the tensor. Graphs that fail are printed.
 //
 //   numeric_row_test [--target cpu|cuda] [--seeds A:B] [--print]
+#include "compiler/Compiler.h"
 #include "frontend/json/JsonReader.h"
 #include "ir/interp/Convert.h"
 #include "tests/numeric/support/Device.h"
@@ -383,10 +384,33 @@ bool sameNumbers(const HostTensor &x, const HostTensor &y) {
   return true;
 }
 
+/// What can be said of a GPU's kernels without one: that there is code for each graph.
+int compileAll(const std::string &name, uint64_t first, uint64_t end) {
+  Result<CompileTarget> target = findCompileTarget(name);
+  if (!target) {
+    std::fprintf(stderr, "%s\n", target.error().str().c_str());
+    return 1;
+  }
+  int failed = 0;
+  for (uint64_t seed = first; seed < end; ++seed) {
+    std::snprintf(crashText, sizeof crashText, "crashed in seed %llu\n", static_cast<unsigned long long>(seed));
+    Result<Graph> graph = resolve(Generator(seed).run());
+    if (!graph)
+      continue;
+    if (Result<Compiled> code = compile(*graph, *target, {}); !code) {
+      ++failed;
+      std::printf("FAILED seed %llu: %s\n", static_cast<unsigned long long>(seed), code.error().str().c_str());
+    }
+  }
+  std::printf("%s: rows, seeds %llu:%llu compiled, %d failed\n", name.c_str(), static_cast<unsigned long long>(first),
+              static_cast<unsigned long long>(end), failed);
+  return failed ? 4 : 0;
+}
+
 } // namespace
 
 int main(int argc, char **argv) {
-  std::string target = "cpu";
+  std::string target = "cpu", compileFor;
   uint64_t first = 0, end = 100;
   bool print = false;
   for (int i = 1; i < argc; ++i) {
@@ -399,13 +423,17 @@ int main(int argc, char **argv) {
       end = *colon == ':' ? std::strtoull(colon + 1, nullptr, 10) : first + 1;
     } else if (a == "--print") {
       print = true;
+    } else if (a == "--compile" && i + 1 < argc) {
+      compileFor = argv[++i];
     } else {
-      std::fprintf(stderr, "usage: numeric_row_test [--target cpu|cuda] [--seeds A:B] [--print]\n");
+      std::fprintf(stderr, "usage: numeric_row_test [--target cpu|cuda | --compile T] [--seeds A:B] [--print]\n");
       return 1;
     }
   }
   for (int s : {SIGSEGV, SIGABRT, SIGFPE, SIGILL, SIGBUS})
     std::signal(s, onCrash);
+  if (!compileFor.empty())
+    return compileAll(compileFor, first, end);
   Result<std::unique_ptr<Device>> device = Device::create(target);
   if (!device) {
     std::fprintf(stderr, "%s\n", device.error().str().c_str());

@@ -1,0 +1,47 @@
+// Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "compiler/emit/Packed.h"
+
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+
+using namespace mlir;
+
+namespace rl::emit {
+
+using mlir::Value; // not the graph's
+
+Value toWords(OpBuilder &b, Location loc, Value v) {
+  auto vector = cast<VectorType>(v.getType());
+  int64_t bits = vector.getNumElements() * vector.getElementTypeBitWidth();
+  return vector::BitCastOp::create(b, loc, VectorType::get({bits / 32}, b.getI32Type()), v);
+}
+
+Value fromWords(OpBuilder &b, Location loc, Value words, Type type) {
+  return vector::BitCastOp::create(b, loc, cast<VectorType>(type), words);
+}
+
+void hidePacked(OpBuilder &b, Location loc, Lane &lane) {
+  auto vector = dyn_cast_or_null<VectorType>(lane.raw ? lane.raw.getType() : Type());
+  if (!vector || !isFloat(lane.dtype) || lane.dtype == DType::F32)
+    return;
+  lane.wide = {};
+  int64_t bits = vector.getNumElements() * vector.getElementTypeBitWidth();
+  if (bits % 32 != 0)
+    return;
+  Type i32 = b.getI32Type();
+  Value packed = toWords(b, loc, lane.raw);
+  SmallVector<Value> hidden;
+  for (int64_t w = 0; w < bits / 32; ++w) {
+    Value word = vector::ExtractOp::create(b, loc, packed, ArrayRef<int64_t>{w});
+    hidden.push_back(LLVM::InlineAsmOp::create(b, loc, i32, ValueRange{word}, b.getStringAttr(""),
+                                               b.getStringAttr("=r,0"), b.getUnitAttr(), UnitAttr(),
+                                               LLVM::TailCallKindAttr::get(b.getContext(), LLVM::TailCallKind::None),
+                                               LLVM::AsmDialectAttr(), ArrayAttr())
+                         .getResult(0));
+  }
+  auto type = cast<VectorType>(packed.getType());
+  lane.raw = fromWords(b, loc, vector::FromElementsOp::create(b, loc, type, hidden), vector);
+}
+
+} // namespace rl::emit
