@@ -285,7 +285,7 @@ WgmmaForm wgmmaForm(const Graph &graph, const Trace &epilogue, const std::vector
         continue;
       }
     }
-    if (!in.uniform) {
+    if (!in.linear.isConstant()) {
       out.loadsItself = true;
       shape.ops += kOwnLoadOps;
     }
