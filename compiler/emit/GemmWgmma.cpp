@@ -71,6 +71,11 @@ Status emitGemmWgmma(ModuleOp module, const GemmKernel &kernel, const CodeTarget
   g.batch = form.batch;
   g.pointers = static_cast<unsigned>(graph.inputs.size() + graph.outputs.size());
   g.tile = kernel.schedule.wgmma;
+  // Pieces of a cat; sin and cos reduce large arguments apart.
+  g.branches = traces.epilogue.scopes.size() > 1 || llvm::any_of(traces.epilogue.instances, [&](const Instance &in) {
+                 OpKind op = in.node == kNone ? OpKind::Full : graph.nodes[in.node].op;
+                 return op == OpKind::Sin || op == OpKind::Cos;
+               });
   auto argument = [&](ValueId v) { return static_cast<unsigned>(llvm::find(graph.inputs, v) - graph.inputs.begin()); };
   auto operand = [&](const WgmmaAccess &a, bool kMajor) {
     return WgmmaOperand{argument(a.value), form.shape.a, kMajor, a.offset, kMajor ? a.row : a.column, a.batch};

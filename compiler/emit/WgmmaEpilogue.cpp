@@ -281,6 +281,8 @@ Status WgmmaEpilogueEmitter::emitGroup(const GemmPlace &place, Value row, Value 
                                 static_cast<unsigned>(2 * slot.elementBytes));
       }
     }
+  if (g.branches)
+    hopper.syncWarp(); // which stores together
   for (size_t o = 0; o < g.outputs.size(); ++o) {
     if (words[o].empty())
       continue;

@@ -119,6 +119,25 @@ bool hasMap(const WgmmaAccess &a, DType t, int64_t extent, int64_t stride, const
   return true;
 }
 
+/// What the model of tiles does not know of: addresses of plain loads and stores, values that rows have, conversions to 8 bits.
+/// Such epilogues are there once, and beside many accumulators get more registers. (What ptxas spilled otherwise.) False: as it
+/// was.
+bool spareRegisters(const Graph &graph, const WgmmaForm &form, cost::GemmTile &tile) {
+  constexpr int kMany = 96;
+  const cost::GemmTile before = tile;
+  bool narrow = false, addresses = form.loadsItself;
+  for (const WgmmaAccess &o : form.outputs) {
+    DType t = graph.type(o.value).dtype;
+    narrow |= dtypeSize(t) == 1;
+    addresses |= !hasMap(o, t, form.shape.m, o.row, form.batch);
+  }
+  if (narrow || addresses || !form.rows.empty())
+    tile.unroll = 1;
+  if (addresses && tile.consumers > 1 && form.shape.products * tile.blocks * tile.tileN / 2 > kMany)
+    tile.moreRegisters = true;
+  return tile != before;
+}
+
 std::string quoted(const Graph &graph, ValueId v) { return "'" + graph.values[v].name + "'"; }
 
 } // namespace
@@ -146,8 +165,10 @@ WgmmaForm wgmmaForm(const Graph &graph, const Trace &epilogue, const std::vector
     if (!load)
       return refuse(quoted(graph, operand.value) + " is computed where it is read, and is not in memory as it is");
     DType t = graph.type(load->value).dtype;
-    if ((t != DType::BF16 && t != DType::F16) || (o > 0 && t != graph.type(loads[0]->value).dtype))
-      return refuse("it multiplies pairs of bf16 or of f16, and " + quoted(graph, load->value) + " is " + dtypeName(t));
+    if (t != DType::BF16 && t != DType::F16)
+      return refuse("it multiplies bf16 or f16, and " + quoted(graph, load->value) + " is " + dtypeName(t));
+    if (o > 0 && t != graph.type(loads[0]->value).dtype)
+      return refuse(quoted(graph, loads[0]->value) + " and " + quoted(graph, load->value) + " have different types");
     loads.push_back(load);
   }
 
@@ -264,8 +285,10 @@ WgmmaForm wgmmaForm(const Graph &graph, const Trace &epilogue, const std::vector
         continue;
       }
     }
-    if (!in.uniform)
+    if (!in.linear.isConstant()) {
+      out.loadsItself = true;
       shape.ops += kOwnLoadOps;
+    }
   }
   return out;
 }
@@ -281,14 +304,23 @@ void scheduleWgmma(const Graph &graph, const Trace &epilogue, const std::vector<
   WgmmaForm form = wgmmaForm(graph, epilogue, products, traces);
   if (!form.refusal.empty())
     return refuse(form.refusal);
-  // Beside up to 176 accumulators and the addresses of staging memory; measured as ptxas begins to spill.
-  constexpr int64_t kRegisters = 32;
-  if (int64_t live = measurePressure(graph, epilogue).registers; live > kRegisters)
-    return refuse("what is behind has " + std::to_string(live) + " registers of values at once, and " +
-                  std::to_string(kRegisters) + " are free beside the accumulators");
-  std::vector<cost::GemmCandidate> all = cost::chooseGemmTiles(form.shape, target, 3);
+  // Of a column. Beside the accumulators and the addresses of staging memory ptxas has room for more where N is even, and spills
+  // from 13 on where elements are stored one by one.
+  constexpr int64_t kLive = 11;
+  if (int64_t live = measurePressure(graph, epilogue).registers; live > kLive * epilogue.lanes)
+    return refuse("what is behind has " + std::to_string(live / epilogue.lanes) +
+                  " values of an element at once, and " + std::to_string(kLive) +
+                  " have registers beside the accumulators");
+  std::vector<cost::GemmCandidate> all = cost::chooseGemmTiles(form.shape, target);
   if (all.empty())
     return refuse("no tile fits the shared memory of an SM beside what the epilogue reads and stores");
+  for (cost::GemmCandidate &c : all)
+    if (cost::GemmTile t = c.tile; spareRegisters(graph, form, t))
+      c = cost::predictGemm(form.shape, t, target);
+  std::stable_sort(all.begin(), all.end(),
+                   [](const cost::GemmCandidate &a, const cost::GemmCandidate &b) { return a.seconds < b.seconds; });
+  constexpr size_t kTold = 3;
+  all.resize(std::min(all.size(), kTold));
   const cost::GemmCandidate &best = all[0];
   const cost::GemmTile &tile = best.tile;
   constexpr double kMostTiles = 1 << 30;

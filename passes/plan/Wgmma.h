@@ -26,6 +26,7 @@ struct WgmmaForm {
   WgmmaAccess left;                                       ///< row: of M, column: of K
   std::vector<WgmmaAccess> right;                         ///< of each product. row: of N, column: of K
   std::vector<WgmmaAccess> outputs, tiles, columns, rows; ///< the latter three are loaded ahead of the epilogue
+  bool loadsItself = false;                               ///< the epilogue, what it reads otherwise
   cost::GemmShape shape;
 };
 

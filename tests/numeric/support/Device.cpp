@@ -54,6 +54,7 @@ public:
     EngineOptions options;
     options.cache = "off";
     RL_ASSIGN(Artifact artifact, compileSpec(spec, target, options));
+    record = artifact.package.explain;
     return makeModule(std::move(artifact));
   }
 

@@ -1,0 +1,78 @@
+# Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# Graphs whose products warpgroups multiply on Hopper. usage: warpgroups.py FOLDER
+import json
+import sys
+
+
+class Graph:
+    def __init__(self, name, **inputs):
+        self.name, self.nodes = name, []
+        self.inputs = {n: {"dtype": dtype, "shape": shape} for n, (dtype, *shape) in inputs.items()}
+
+    def node(self, name, op, *inputs, **attrs):
+        self.nodes.append({"op": op, "inputs": list(inputs), "outputs": [name], "attrs": attrs})
+        return name
+
+    def write(self, *outputs):
+        graph = {"ridgeline": 1, "name": self.name, "inputs": self.inputs, "nodes": self.nodes, "outputs": list(outputs)}
+        with open(f"{sys.argv[1]}/{self.name}.json", "w") as f:
+            json.dump(graph, f)
+
+
+def linear(name, m, n, k, dtype="bf16", **more):
+    g = Graph(name, a=(dtype, m, k), w=(dtype, n, k), b=(dtype, n), **more)
+    g.node("h", "linear", "a", "w", "b")
+    return g
+
+
+g = Graph("plain", a=("bf16", 4096, 4096), w=("bf16", 4096, 4096))
+g.node("y", "linear", "a", "w")
+g.write("y")
+
+g = linear("bias_gelu", 512, 11008, 4096)
+g.node("y", "gelu", "h", approximate="tanh")
+g.write("y")
+
+g = linear("bias_residual", 8192, 4096, 11008, r=("bf16", 8192, 4096))
+g.node("y", "add", "h", "r")
+g.write("y")
+
+g = Graph("swiglu", a=("bf16", 512, 4096), w=("bf16", 11008, 4096), v=("bf16", 11008, 4096))
+g.node("g", "linear", "a", "w")
+g.node("u", "linear", "a", "v")
+g.node("s", "silu", "g")
+g.node("y", "mul", "s", "u")
+g.write("y")
+
+# Heads are apart in memory on both sides of the product: tensor maps of four dimensions.
+g = Graph("heads", q=("f16", 4, 1024, 16, 128), k=("f16", 4, 1024, 16, 128))
+g.node("qh", "permute", "q", dims=[0, 2, 1, 3])
+g.node("kh", "permute", "k", dims=[0, 2, 1, 3])
+g.node("s", "matmul", "qh", "kh", transpose_b=True)
+g.node("y", "mul", "s", 0.125)
+g.write("y")
+
+# Neither operand has K contiguous; scales of rows, and results of 8 bits.
+g = Graph("scaled", a=("bf16", 2048, 4096), w=("bf16", 2048, 4096), s=("f32", 4096, 1))
+g.node("h", "matmul", "a", "w", transpose_a=True)
+g.node("t", "mul", "h", "s")
+g.node("y", "cast", "t", dtype="f8e4m3")
+g.write("h", "y")
+
+# An odd N: elements are loaded and stored one by one.
+g = linear("odd", 2000, 2049, 1024, r=("bf16", 2000, 2049))
+g.node("s", "silu", "h")
+g.node("y", "add", "s", "r")
+g.write("h", "y")
+
+# No rows that a tensor memory copy could read; single precision.
+g = Graph("pitch", a=("bf16", 4096, 4100), w=("bf16", 4096, 4100))
+g.node("x", "slice", "a", dim=1, start=0, end=4096)
+g.node("z", "slice", "w", dim=1, start=0, end=4096)
+g.node("y", "linear", "x", "z")
+g.write("y")
+g = Graph("single", a=("f32", 1024, 1024), w=("f32", 1024, 1024))
+g.node("y", "linear", "a", "w")
+g.write("y")

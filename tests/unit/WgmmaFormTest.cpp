@@ -1,0 +1,251 @@
+// Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Where the kernel of warpgroup products reads and stores: against the interpreter, which puts the views of a tensor of
+// consecutive numbers in order. And what has no such kernel, with the reason.
+#include "ir/interp/Interpreter.h"
+#include "passes/plan/Wgmma.h"
+#include "tests/unit/TraceHarness.h"
+
+#include <cstring>
+#include <functional>
+
+namespace {
+
+using Views = std::function<TensorHandle(GraphBuilder &, TensorHandle)>;
+using Extents = std::vector<int64_t>;
+
+TensorHandle same(GraphBuilder &, TensorHandle x) { return x; }
+
+struct Case {
+  int64_t batch, m, n, k;
+  Extents a, b;       ///< in memory
+  Views viewA, viewB; ///< to [batch, m, k], [batch, k, n], or with the last two dimensions swapped:
+  bool transposeA = false, transposeB = false;
+  Extents tile = {}; ///< that is added to the product, through viewTile to its shape
+  Views viewTile = same;
+  Views viewOut = same;
+  DType dtype = DType::BF16;
+};
+
+/// The views of 0, 1, 2 ..., in order.
+std::vector<int32_t> orderOf(const Extents &shape, const Views &views) {
+  GraphBuilder g("order");
+  TensorHandle x = g.input("x", DType::I32, shape);
+  // A view of an input is an output like any other.
+  g.output(views(g, x) + 0, "y");
+  Graph graph = graphOf(g);
+  HostTensor t{{DType::I32, shape}, {}};
+  std::vector<int32_t> numbers(static_cast<size_t>(t.type.elements()));
+  for (size_t i = 0; i < numbers.size(); ++i)
+    numbers[i] = static_cast<int32_t>(i);
+  t.data.resize(numbers.size() * 4);
+  std::memcpy(t.data.data(), numbers.data(), t.data.size());
+  Result<std::vector<HostTensor>> out = interpret(graph, {t}, {});
+  if (!out) {
+    ADD_FAILURE() << out.error().str();
+    return {};
+  }
+  numbers.resize((*out)[0].data.size() / 4);
+  std::memcpy(numbers.data(), (*out)[0].data.data(), (*out)[0].data.size());
+  return numbers;
+}
+
+struct Made {
+  Graph graph;
+  WgmmaForm form;
+};
+
+Made formOf(const Case &c) {
+  GraphBuilder g("product");
+  TensorHandle a = c.viewA(g, g.input("a", c.dtype, c.a)), b = c.viewB(g, g.input("b", c.dtype, c.b));
+  TensorHandle y = g.matmul(a, b, {.transposeA = c.transposeA, .transposeB = c.transposeB, .outDtype = DType::F32});
+  if (!c.tile.empty())
+    y = y + c.viewTile(g, g.input("t", DType::BF16, c.tile));
+  g.output(c.viewOut(g, y), "y");
+  Made out;
+  out.graph = graphOf(g);
+  std::vector<NodeId> products;
+  for (NodeId n = 0; n < out.graph.nodes.size(); ++n)
+    if (isProduct(out.graph.nodes[n]))
+      products.push_back(n);
+  TraceRequest request;
+  request.graph = &out.graph;
+  request.outputs = out.graph.outputs;
+  request.boundary.assign(out.graph.values.size(), false);
+  request.lanes = wgmmaLanes(c.n);
+  request.width = c.n;
+  request.rows = c.batch * c.m;
+  request.products = true;
+  Result<Trace> epilogue = tracePointwise(request);
+  if (!epilogue) {
+    ADD_FAILURE() << epilogue.error().str();
+    return out;
+  }
+  std::vector<Trace> operands;
+  for (const Operand &o : out.graph.nodes[products[0]].inputs)
+    operands.push_back(*traceOperand(out.graph, o.value, {}, true));
+  out.form = wgmmaForm(out.graph, *epilogue, products, {&operands[0], &operands[1]});
+  return out;
+}
+
+int64_t place(const WgmmaForm &f, const WgmmaAccess &a, int64_t batch, int64_t row, int64_t column) {
+  int64_t at = a.offset + row * a.row + column * a.column;
+  for (size_t d = f.batch.size(); d-- > 0;) {
+    at += batch % f.batch[d] * a.batch[d];
+    batch /= f.batch[d];
+  }
+  return at;
+}
+
+void check(const Case &c) {
+  Made made = formOf(c);
+  const WgmmaForm &f = made.form;
+  ASSERT_EQ(f.refusal, "");
+  int64_t batches = 1;
+  for (int64_t e : f.batch)
+    batches *= e;
+  ASSERT_EQ(batches, c.batch);
+  std::vector<int32_t> a = orderOf(c.a, c.viewA), b = orderOf(c.b, c.viewB);
+  Views out = [&](GraphBuilder &g, TensorHandle x) { return c.viewOut(g, x); };
+  std::vector<int32_t> y = orderOf({c.batch, c.m, c.n}, out), t;
+  if (!c.tile.empty())
+    t = orderOf(c.tile,
+                [&](GraphBuilder &g, TensorHandle x) { return g.expand(c.viewTile(g, x), {c.batch, c.m, c.n}); });
+  auto number = [](int64_t v) { return static_cast<size_t>(v); };
+  for (int64_t i = 0; i < c.batch; ++i)
+    for (int64_t k = 0; k < c.k; ++k) {
+      for (int64_t m = 0; m < c.m; ++m)
+        ASSERT_EQ(a[number(c.transposeA ? (i * c.k + k) * c.m + m : (i * c.m + m) * c.k + k)],
+                  place(f, f.left, i, m, k));
+      for (int64_t n = 0; n < c.n; ++n)
+        ASSERT_EQ(b[number(c.transposeB ? (i * c.n + n) * c.k + k : (i * c.k + k) * c.n + n)],
+                  place(f, f.right[0], i, n, k));
+    }
+  const std::vector<WgmmaAccess> *ahead = !f.tiles.empty() ? &f.tiles : !f.columns.empty() ? &f.columns : &f.rows;
+  ASSERT_EQ(ahead->size(), t.empty() ? 0 : 1);
+  for (int64_t i = 0; i < c.batch; ++i)
+    for (int64_t m = 0; m < c.m; ++m)
+      for (int64_t n = 0; n < c.n; ++n) {
+        int64_t own = (i * c.m + m) * c.n + n;
+        ASSERT_EQ(y[number(place(f, f.outputs[0], i, m, n))], own);
+        if (!t.empty()) {
+          ASSERT_EQ(t[number(own)], place(f, ahead->front(), i, m, n));
+        }
+      }
+}
+
+Views permuted(std::vector<int64_t> dims, Extents shape) {
+  return [=](GraphBuilder &g, TensorHandle x) { return g.reshape(g.permute(x, dims), shape); };
+}
+
+} // namespace
+
+TEST(WgmmaForm, Plain) {
+  check({1, 24, 16, 32, {1, 24, 32}, {1, 32, 16}, same, same});
+  check({3, 24, 16, 32, {3, 32, 24}, {3, 16, 32}, same, same, true, true});
+}
+
+// [batch, row, head, element] in memory.
+TEST(WgmmaForm, Heads) {
+  check({6,
+         16,
+         24,
+         8,
+         {2, 16, 3, 8},
+         {2, 24, 3, 8},
+         permuted({0, 2, 1, 3}, {6, 16, 8}),
+         permuted({0, 2, 1, 3}, {6, 24, 8}),
+         false,
+         true});
+}
+
+// Results go back to where heads are apart, and a mask is the same for all heads.
+TEST(WgmmaForm, HeadsOfResults) {
+  Case c{6, 16, 8, 24, {6, 16, 24}, {6, 24, 8}, same, same};
+  c.viewOut = [](GraphBuilder &g, TensorHandle x) { return g.permute(g.reshape(x, {2, 3, 16, 8}), {0, 2, 1, 3}); };
+  check(c);
+  Case masked{6, 16, 24, 8, {6, 16, 8}, {6, 24, 8}, same, same, false, true};
+  masked.tile = {2, 1, 16, 24};
+  masked.viewTile = [](GraphBuilder &g, TensorHandle x) { return g.reshape(g.expand(x, {2, 3, 16, 24}), {6, 16, 24}); };
+  Made made = formOf(masked);
+  // Batches are apart for the mask's sake: it is not loaded ahead, but the kernel is there.
+  EXPECT_EQ(made.form.refusal, "");
+}
+
+// Groups of queries share keys; a part of a larger tensor.
+TEST(WgmmaForm, BroadcastAndSlice) {
+  check({8,
+         16,
+         24,
+         8,
+         {8, 16, 8},
+         {4, 1, 24, 8},
+         same,
+         [](GraphBuilder &g, TensorHandle x) { return g.reshape(g.expand(x, {4, 2, 24, 8}), {8, 24, 8}); },
+         false,
+         true});
+  check({1,
+         16,
+         24,
+         32,
+         {1, 16, 96},
+         {1, 24, 32},
+         [](GraphBuilder &g, TensorHandle x) { return g.slice(x, {.dim = 2, .start = 32, .end = 64}); },
+         same,
+         false,
+         true});
+}
+
+TEST(WgmmaForm, TilesColumnsRows) {
+  for (Extents tile :
+       {Extents{2, 24, 16}, Extents{24, 16}, Extents{1, 1, 16}, Extents{2, 1, 16}, Extents{2, 24, 1}, Extents{24, 1}}) {
+    SCOPED_TRACE(str(tile));
+    Case c{2, 24, 16, 32, {2, 24, 32}, {2, 32, 16}, same, same};
+    c.tile = tile;
+    check(c);
+    Made made = formOf(c);
+    EXPECT_EQ(made.form.tiles.size(), tile.size() > 1 && tile[tile.size() - 2] == 24 && tile.back() == 16);
+    EXPECT_EQ(made.form.rows.size(), tile.back() == 1);
+  }
+  Case odd{1, 24, 17, 32, {1, 24, 32}, {1, 17, 32}, same, same, false, true};
+  odd.tile = {24, 17}; // rows that no tensor map takes
+  Made made = formOf(odd);
+  EXPECT_EQ(made.form.refusal, "");
+  EXPECT_TRUE(made.form.loadsItself);
+  odd.tile = {17};
+  check(odd);
+}
+
+TEST(WgmmaForm, Refuses) {
+  auto why = [](const Case &c) { return formOf(c).form.refusal; };
+  EXPECT_EQ(why({1, 24, 16, 32, {1, 24, 32}, {1, 32, 16}, same, same, false, false, {}, same, same, DType::F32}),
+            "it multiplies bf16 or f16, and 'a' is f32");
+  EXPECT_EQ(why({1, 24, 16, 36, {1, 24, 36}, {1, 36, 16}, same, same}),
+            "'a': its rows, 36 elements apart, or its start are no multiples of 16 bytes");
+  EXPECT_EQ(why({1,
+                 24,
+                 16,
+                 32,
+                 {1, 24, 64},
+                 {1, 32, 16},
+                 [](GraphBuilder &g, TensorHandle x) { return g.slice(x, {.dim = 2, .start = 4, .end = 36}); },
+                 same}),
+            "'a': its rows, 64 elements apart, or its start are no multiples of 16 bytes");
+  EXPECT_EQ(
+      why({1,
+           24,
+           16,
+           32,
+           {1, 24, 64},
+           {1, 32, 16},
+           [](GraphBuilder &g, TensorHandle x) { return g.slice(x, {.dim = 2, .start = 0, .end = 64, .step = 2}); },
+           same}),
+      "'a' has no contiguous dimension");
+  // K over heads that are apart: two strides.
+  EXPECT_EQ(why({1, 24, 16, 32, {4, 24, 8}, {1, 32, 16}, permuted({1, 0, 2}, {1, 24, 32}), same}),
+            "'a' is read through views that no tensor map describes");
+  EXPECT_EQ(
+      why({1, 24, 16, 32, {1, 24, 32}, {1, 32, 16}, [](GraphBuilder &g, TensorHandle x) { return g.relu(x); }, same}),
+      "'relu' is computed where it is read, and is not in memory as it is");
+}
