@@ -271,7 +271,7 @@ Lane BodyEmitter::floatUnary(const Node &node, Lane &lane, DType result) {
   };
   auto fn = [&](MathFn f) { return makeFloat(math(f, x, result), result); };
   auto value = [&](Value v) { return makeFloat(v, result); };
-  if (node.op == OpKind::Exp && node.attrs.fast && !strict)
+  if (node.op == OpKind::Exp && node.attrs.fast)
     return value(callMath(b, loc, MathFn::Exp, x, Rounding::Term));
   switch (node.op) {
   case OpKind::Abs: return value(math::AbsFOp::create(b, loc, x));

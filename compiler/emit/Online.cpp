@@ -19,7 +19,10 @@ namespace rl::emit {
 using mlir::Value; // not the graph's
 
 Value OnlineEmitter::exponential(Value x) const {
-  return callMath(b, loc, MathFn::Exp, x, fast ? Rounding::Term : Rounding::F32);
+  if (!fast)
+    return callMath(b, loc, MathFn::Exp, x, Rounding::F32);
+  Value unscale = arith::ConstantOp::create(b, loc, b.getF32FloatAttr(0x1p-24f));
+  return arith::MulFOp::create(b, loc, callMath(b, loc, MathFn::Exp, x, Rounding::Term), unscale);
 }
 
 Value OnlineEmitter::finiteOr0(Value x) const {

@@ -25,7 +25,7 @@ inline constexpr llvm::StringLiteral kNameAttr = "ridge.name";           ///< op
 inline constexpr llvm::StringLiteral kNodeAttr = "ridge.node";           ///< op: i64, place in GraphSpec::nodes
 inline constexpr llvm::StringLiteral kSourceAttr = "ridge.source";       ///< op: string
 inline constexpr llvm::StringLiteral kPrecisionAttr = "ridge.precision"; ///< op: type
-/// Op: unit. Made by a pass; the result need only be as accurate as what follows is: see rl::Attrs::fast.
+/// Op: unit. Made by a pass; a cheaper form of the function, as accurate as what follows needs it: see rl::Attrs::fast.
 inline constexpr llvm::StringLiteral kFastAttr = "ridge.fast";
 /// Function that is grouped: i64, what its ops would move as a kernel each.
 inline constexpr llvm::StringLiteral kUnfusedBytesAttr = "ridge.bytes_unfused";

@@ -132,7 +132,7 @@ enum class Granularity : uint8_t { Tensor, Axis, Token, Block };
 /// where length > 0; step may be negative).
 struct Attrs {
   bool tanhApproximation = false; // gelu
-  // Not of the format, set by passes: an exponential in a softmax whose result is rounded to 16 bits; a quotient that is within
+  // Not of the format, set by passes: an exponential in a softmax whose result is rounded to 16 bits, which gives 2^24 e^x; a quotient that is within
   // 2^20 wherever its divisor is within 2^-64 and 2^64.
   bool fast = false;
   DType dtype = DType::F32;       // cast full iota quantize dequantize fake_quantize; out_dtype of matmul and

@@ -165,7 +165,7 @@ private:
   /// A quotient by a number that is known: exactly what dividing gives, so that the mean of equal values is the value.
   Value over(Value v, double n) { return map(MapFn::Div, {v, literal(n)}); }
 
-  /// e^x for x <= 0, to be summed. Where the node's result is rounded to 16 bits the error of the fast form does not show, in a
+  /// e^x for x <= 0 or, marked as fast, 2^24 e^x: to be summed, and the sum to divide it or to be its logarithm. Where the node's result is rounded to 16 bits the error of the fast form does not show, in a
   /// logarithm of the sum neither: a term near 1 has a small x, and the error is x * 2^-24. Nor does it where only such a logarithm
   /// is returned, of numbers that were rounded to 16 bits.
   Value exponential(Value x) {
@@ -179,9 +179,15 @@ private:
                      auto cast = dyn_cast<ridge::MapOp>(user);
                      return cast && cast.getFn() == MapFn::Cast && narrow(cast.getResult());
                    }));
-    if (rounded)
+    if (rounded && !op->getParentOfType<func::FuncOp>()->hasAttr(ridge::kStrictAttr))
       e.getDefiningOp()->setAttr(ridge::kFastAttr, b.getUnitAttr());
     return e;
+  }
+
+  /// The logarithm of a sum of these.
+  Value logOfSum(Value e, Value sum) {
+    return map(MapFn::Log,
+               e.getDefiningOp()->hasAttr(ridge::kFastAttr) ? map(MapFn::Mul, {sum, literal(0x1p-24)}) : sum);
   }
 
   Value decompose(ridge::SoftmaxOp softmax) {
@@ -196,7 +202,7 @@ private:
     Value e = exponential(less);
     Value sum = reduce(ReduceFn::Sum, e, dim);
     if (softmax.getLog())
-      return map(MapFn::Sub, {less, map(MapFn::Log, sum)});
+      return map(MapFn::Sub, {less, logOfSum(e, sum)});
     // The sum is one or more: its reciprocal neither overflows nor is subnormal.
     return map(MapFn::Mul, {e, map(MapFn::Reciprocal, sum)});
   }
@@ -278,8 +284,8 @@ private:
       Value v = cast32(x);
       Value top = reduce(ReduceFn::Amax, v, dims);
       Value finite = map(MapFn::Where, {map(MapFn::IsFinite, top, b.getI1Type()), top, literal(0)});
-      Value sum = reduce(ReduceFn::Sum, exponential(map(MapFn::Sub, {v, finite})), dims);
-      return finish(map(MapFn::Add, {map(MapFn::Log, sum), finite}));
+      Value e = exponential(map(MapFn::Sub, {v, finite}));
+      return finish(map(MapFn::Add, {logOfSum(e, reduce(ReduceFn::Sum, e, dims)), finite}));
     }
     case ReduceFn::ArgMax:
     case ReduceFn::ArgMin: {

@@ -103,7 +103,7 @@ Value expandMath(OpBuilder &builder, Location loc, MathFn fn, ValueRange args, R
   if (target.nvptx && rounding == Rounding::BF16Inner && fn == MathFn::Tanh)
     return emitter.perLaneAsm("tanh.approx.f32 $0, $1;", operands[0]).value;
   if (rounding == Rounding::Term && fn == MathFn::Exp)
-    return (target.nvptx ? mathx::expTerm(operands[0]) : mathx::expCpu16(operands[0], Rounding::F16)).value;
+    return (target.nvptx ? mathx::expTerm(operands[0]) : mathx::expTermCpu(operands[0])).value;
   if (rounding != Rounding::F32)
     if (mathx::F fast = target.nvptx ? expandFor16Bits(fn, operands, rounding != Rounding::F16)
                                      : expandFor16BitsCpu(fn, operands[0], rounding);

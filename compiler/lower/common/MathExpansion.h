@@ -50,7 +50,8 @@ enum class MathFn : uint8_t {
 /// the value handed back is an unrounded f32 all the same.
 /// BF16Inner is a bf16 result of a fused graph that stays in registers, so that it is not rounded: an error of 2^-11, a
 /// quarter of what rounding it would cost, is allowed.
-/// Term is a summand or factor of what is rounded to 16 bits: exp may err by 2^-17 and be zero below 2^-126.
+/// Term is a summand of a quotient or logarithm that is rounded to 16 bits: exp gives 2^24 e^x, so that what is subnormal in e^x
+/// is not flushed, may err by 2^-17 and be zero where e^x is below 2^-150.
 enum class Rounding : uint8_t { F32, F16, BF16, BF16Inner, Term };
 
 /// What the code is for: `sm` is the compute capability times ten (90 for sm_90 and sm_90a). The CPU is x86-64-v3.

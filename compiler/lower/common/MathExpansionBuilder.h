@@ -183,6 +183,7 @@ F geluTanh16(F x, bool bf16);
 
 // The forms for the CPU where the result is rounded to 16 bits.
 F expCpu16(F x, Rounding r);
+F expTermCpu(F x);
 F exp2Cpu16(F x, Rounding r);
 F tanhCpu16(F x, Rounding r);
 F sigmoidCpu16(F x, Rounding r);

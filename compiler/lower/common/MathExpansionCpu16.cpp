@@ -73,6 +73,12 @@ F expCpu16(F x, Rounding r) {
   return root * root;
 }
 
+F expTermCpu(F x) {
+  // 0 from -104.6 on, inf from 72.1 on.
+  Power e = power(cut(x, -104.7f, 72.1f), kLog2E, 24, 6);
+  return e.p * e.s;
+}
+
 F exp2Cpu16(F x, Rounding r) {
   if (r == Rounding::F16) {
     Power e = power(cut(x, -127.0f, 128.0f), 1.0f, 0, 6);

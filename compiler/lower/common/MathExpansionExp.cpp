@@ -202,7 +202,7 @@ F geluTanhF32(F x) {
 
 F exp16(F x) { return x.emitter->perLane("llvm.nvvm.ex2.approx", {x * kLog2E}); }
 
-F expTerm(F x) { return ex2Ftz(x * kLog2E); }
+F expTerm(F x) { return ex2Ftz(fma(x, kLog2E, 24.0f)); }
 
 F tanh16(F x) {
   // x + x^3 P(x^2) on [0, 0.5]: 2^-20.6.
