@@ -148,17 +148,20 @@ private:
   /// Rows of 16-bit numbers that are no multiple of 16 bytes are read number by number. Where there is much to multiply it takes
   /// less time to write them anew: along K, and up to the next multiple with zeros.
   void padRows(Matrices &x, Matrices &y, int64_t M, int64_t N, int64_t &K) {
-    constexpr int64_t kVector = 8, kLeast = 128;
+    // Rows that begin at lines of 128 bytes where that adds little to multiply: others share lines with their neighbours, and
+    // tiles fetch these twice.
+    constexpr int64_t kVector = 8, kLine = 64, kLeast = 128, kMuch = 1024;
     auto narrow = [](Value v) { return dtypeOf(v) == rl::DType::BF16 || dtypeOf(v) == rl::DType::F16; };
     if (!pad || !narrow(x.v) || dtypeOf(x.v) != dtypeOf(y.v) || std::min({M, N, K}) < kLeast)
       return;
     auto fits = [&](const Matrices &m) { return typeOf(m.v).getShape().back() % kVector == 0; };
     if (fits(x) && fits(y))
       return;
-    int64_t whole = (K + kVector - 1) / kVector * kVector;
+    const int64_t step = K >= kMuch ? kLine : kVector;
+    int64_t whole = (K + step - 1) / step * step;
     // What is turned is written anew in any case: a permutation alone would be read where it is.
     if (whole == K)
-      whole += kVector;
+      whole += step;
     for (bool left : {true, false}) {
       Matrices &m = left ? x : y;
       if (m.transposed == left && !fits(m)) {

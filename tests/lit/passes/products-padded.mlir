@@ -9,6 +9,14 @@ func.func @odd(%x: tensor<256x255xbf16>, %w: tensor<256x255xbf16>) -> tensor<256
   return %y : tensor<256x256xbf16>
 }
 
+// Long ones up to whole lines.
+// CHECK-LABEL: func.func @long
+// CHECK-COUNT-2: ridge.pad {{.*}} tensor<1x256x4097xbf16> -> tensor<1x256x4160xbf16>
+func.func @long(%x: tensor<256x4097xbf16>, %w: tensor<256x4097xbf16>) -> tensor<256x256xbf16> {
+  %y = ridge.matmul %x, %w transpose_b : (tensor<256x4097xbf16>, tensor<256x4097xbf16>) -> tensor<256x256xbf16>
+  return %y : tensor<256x256xbf16>
+}
+
 // What is stored along an odd N is turned on the way.
 // CHECK-LABEL: func.func @odd_columns
 // CHECK: ridge.permute {{.*}} tensor<1x256x255xbf16> -> tensor<1x255x256xbf16>
