@@ -4,6 +4,7 @@
 #include "passes/plan/Dominance.h"
 
 #include <algorithm>
+#include <cstdio>
 
 namespace rl {
 
@@ -254,6 +255,25 @@ ValueId cutBetweenLevels(const Graph &graph, const Trace &trace, const std::func
     if (best == kNone || n >= uses[best])
       best = v;
   return best;
+}
+
+std::string loadOrCompute(const Graph &graph, const cost::TargetDesc &target, const Cones &cones, ValueId v) {
+  auto time = [](double seconds) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%.3g us", seconds * 1e6);
+    return std::string(text);
+  };
+  const TensorType &type = graph.type(v);
+  double load = static_cast<double>(type.bytes()) / target.dramCopy;
+  std::string again = "a product is above it, which is computed once";
+  if (cones.work[v] < 1u << 20) {
+    double lanes = target.smCount * target.issueLanes * target.clockHz;
+    again = time(static_cast<double>(cones.work[v]) * static_cast<double>(type.elements()) / lanes) +
+            " to compute again, before what that would read";
+    if (cones.heroes[v])
+      again = "to compute it again a kernel would reduce the rows above it once more";
+  }
+  return "'" + graph.values[v].name + "': " + time(load) + " to load; " + again;
 }
 
 } // namespace rl

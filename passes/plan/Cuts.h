@@ -68,4 +68,7 @@ private:
 /// there is none that may be cut.
 ValueId cutBetweenLevels(const Graph &, const Trace &, const std::function<bool(ValueId)> &mayCut);
 
+/// For the record of a value that one kernel stores and another loads: what loading it takes, and what computing it once more would.
+std::string loadOrCompute(const Graph &, const cost::TargetDesc &, const Cones &, ValueId);
+
 } // namespace rl

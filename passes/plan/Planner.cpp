@@ -478,6 +478,7 @@ void Planner::explain(Plan &plan) const {
                       (cuts.contains(v) ? ""
                        : otherSpace     ? ": another iteration space stores it, and computing it again costs more"
                                         : ", which stores it anyway"));
+      g.why.push_back(loadOrCompute(graph, target, cones, v));
     }
   }
 }

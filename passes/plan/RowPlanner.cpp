@@ -409,8 +409,10 @@ Result<Plan> RowPlanner::run() {
           if (auto it = cuts.find(v); it != cuts.end())
             g.why.push_back(quoted(graph, v) + " " + it->second.reason);
         for (ValueId v : g.inputs)
-          if (graph.values[v].kind == Value::Result)
+          if (graph.values[v].kind == Value::Result) {
             g.why.push_back(quoted(graph, v) + " is loaded from an earlier kernel");
+            g.why.push_back(loadOrCompute(graph, target, cones, v));
+          }
         plan.groups.push_back(std::move(g));
       }
       std::set<ValueId> here;

@@ -53,8 +53,8 @@ int64_t chooseColumnLanes(const Graph &graph, const TraceRequest &request, const
   for (ValueId v : request.outputs)
     if (graph.type(v).elements() != request.rows)
       return 1;
-  // A CPU fetches lines: of fewer bytes the rest would be there again only if all columns' lines fitted in its cache.
-  auto bytes = static_cast<int64_t>(target.gpu ? target.vectorBytes : target.lineBytes);
+  // A CPU fetches lines, two at a time: of fewer bytes the rest would be there again only if all columns' lines fitted in its cache.
+  auto bytes = static_cast<int64_t>(target.gpu ? target.vectorBytes : 2 * target.lineBytes);
   int64_t lanes = std::max<int64_t>(1, bytes / sizesOf(graph, request).most);
   while (request.rows % lanes != 0)
     lanes /= 2;
@@ -123,8 +123,9 @@ Held heldRegisters(const Graph &graph, const Trace &trace) {
 } // namespace
 
 std::vector<bool> dearInstances(const Graph &graph, const Trace &trace) {
-  // Four operations take as long as four registers' worth of waiting threads save: measured at a norm that is quantised.
-  constexpr double kDear = 4;
+  // Four operations take as long as four registers' worth of waiting threads save: measured at a norm that is quantised. Where
+  // sums down the columns are carried, arithmetic is what takes the time.
+  const double kDear = trace.columnSums.empty() ? 4 : 3;
   std::vector<double> cone(trace.instances.size(), 0);
   std::vector<bool> out(trace.instances.size(), false);
   for (size_t i = 0; i < trace.instances.size(); ++i) {
@@ -251,7 +252,7 @@ static bool layOutCarrying(const Held &held, int64_t sums, const cost::TargetDes
     g.unroll = unroll;
     g.rowsPerBlock = 1;
     g.resident = true;
-    g.keeps = false;
+    g.keeps = true;
     return true;
   }
   return false;

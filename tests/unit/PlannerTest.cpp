@@ -209,6 +209,10 @@ TEST(Planner, DearValuesOfAnotherSpaceAreLoaded) {
   EXPECT_WHY(
       plan.groups[1],
       "'r' is loaded from an earlier kernel: another iteration space stores it, and computing it again costs more");
+  // Both costs.
+  EXPECT_WHY(plan.groups[1], "'r': ");
+  EXPECT_WHY(plan.groups[1], " us to load; ");
+  EXPECT_WHY(plan.groups[1], " us to compute again");
 }
 
 TEST(Planner, LevelsFollowLoadsBackAndForth) {
