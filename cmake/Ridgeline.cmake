@@ -50,7 +50,7 @@ function(ridgeline_tablegen target td out)
   file(MAKE_DIRECTORY ${dir})
   file(GLOB deps CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.td ${CMAKE_CURRENT_SOURCE_DIR}/dialect/*.td)
   add_custom_command(OUTPUT ${output}
-    COMMAND ${RIDGELINE_MLIR_TBLGEN} ${ARGN} -I ${RIDGELINE_LLVM_ROOT}/include -I ${CMAKE_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR}/${td} -o ${output}
+    COMMAND ${RIDGELINE_MLIR_TBLGEN} ${ARGN} -I ${RIDGELINE_LLVM_ROOT}/include -I ${PROJECT_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR}/${td} -o ${output}
     DEPENDS ${deps} VERBATIM)
   set_property(TARGET ${target} APPEND PROPERTY SOURCES ${output})
 endfunction()

@@ -2,8 +2,9 @@
 # Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
-# Sourced by the scripts beside it: strict mode, the project's root as working directory, messages.
+# Sourced by the scripts beside it: strict mode, the project's root as working directory (`called_from`: what it was), messages.
 set -euo pipefail
+called_from=$PWD
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 # Objects are the same in every checkout, so that ccache shares them.

@@ -9,6 +9,7 @@ Compiles the graph, runs it on pseudo-random bf16 or f32 inputs and prints a few
 reference interpreter gives. Exit status 4 where they differ by more than 2 %.
 """
 import ctypes as C
+import math
 import random
 import struct
 import sys
@@ -82,7 +83,11 @@ def main():
     for (name, dtype, count), g, w in zip(rl.tensors(fused, 2), got, want):
         shown = min(count, 2000)
         a, b = decode(g, dtype, shown), decode(w, dtype, shown)
-        worst = max([worst] + [abs(x - y) / (1 + abs(y)) for x, y in zip(a, b)])
+        for x, y in zip(a, b):
+            if math.isnan(x) != math.isnan(y):
+                worst = math.inf
+            elif not math.isnan(x):
+                worst = max(worst, 0.0 if x == y else abs(x - y) / (1 + abs(y)))
         print(f"{name}: " + ", ".join(f"{x:.4f} ({y:.4f})" for x, y in zip(a[:4], b[:4])))
     print(f"largest difference from the reference: {worst:.2e}")
     rl.lib.rl_unload(fused)

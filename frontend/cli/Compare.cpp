@@ -150,8 +150,11 @@ std::vector<Exactness> exactness(const Graph &graph) {
         continue;
       all.inexact |= of[o.value].inexact;
       all.products = std::max(all.products, of[o.value].products);
-      all.narrow |=
-          of[o.value].narrow || (graph.values[o.value].kind == Value::Result && is16(graph.type(o.value).dtype));
+      // The weights of an attention are stored in its type.
+      bool between = graph.values[o.value].kind == Value::Result || opInfo(node.op).cls == OpClass::Attention;
+      DType dtype = graph.type(o.value).dtype;
+      all.narrow |= of[o.value].narrow || (between && is16(dtype));
+      all.bf16 |= of[o.value].bf16 || (between && dtype == DType::BF16);
     }
     all.products += opInfo(node.op).cls == OpClass::Matrix ? 1 : opInfo(node.op).cls == OpClass::Attention ? 2 : 0;
     for (ValueId v : node.outputs)
@@ -185,6 +188,8 @@ Comparison compare(const TensorType &type, const void *got, const void *kept, co
     floor = 1e-6;
     if (tolerance.output.narrow && (tolerance.strict || tolerance.severalKernels))
       floor = dtype == DType::F16 ? 0x1p-12 : 0x1p-9;
+    else if (tolerance.output.bf16)
+      floor = 0x1p-11;
     if (int products = tolerance.output.products)
       floor *= 2 + 2 * products;
     c.rule = dtype == DType::F32 ? "1e-05 relative" : "2 ulp";

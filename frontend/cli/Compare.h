@@ -12,7 +12,8 @@
 // or, for 16-bit types without a given tolerance, where it is at most two representable values away. `relative` is 1e-5
 // for f32 and two units in the last place for 16-bit types. The floor is for cancellation: 1e-6 for what is computed in f32,
 // half a unit in the last place (2^-9 bf16, 2^-12 f16) where 16-bit intermediates are stored between kernels or, in
-// strict graphs, after each node. Outputs that only exact operations lead to (comparisons, layout, casts, integers, sums
+// strict graphs, after each node; 2^-11 where bf16 intermediates stay in a kernel, as functions whose result is one may err by
+// that much (compiler/lower/common/ACCURACY.md). Outputs that only exact operations lead to (comparisons, layout, casts, integers, sums
 // and products of two; in f32 or strict graphs) must be equal. Integers, bool and f8 must be equal to either reference
 // value; where an output depends on a function that is correct to a few ulp, 1 element in 1,000 may be one step off. NaN
 // equals NaN.
@@ -28,7 +29,8 @@ namespace rl::cli {
 /// How an output depends on what may be inexact.
 struct Exactness {
   bool inexact = false; ///< a function, a reduction of floats or a matrix product leads to it
-  bool narrow = false;  ///< 16-bit floats stand between two nodes on the way to it
+  bool narrow = false;  ///< 16-bit floats stand between two nodes on the way to it, or within an attention
+  bool bf16 = false;    ///< bf16 is among them
   int products =
       0; ///< matrix products, one above the other, that lead to it: sums of many terms that were rounded before
 };

@@ -290,7 +290,8 @@ Result<Target> chooseTarget(const Options &options, const Work &work) {
 
 Status checkRunsHere(const Target &target) {
   if (!target.runsHere)
-    return deviceError("target " + target.name + (target.arch.empty() ? "" : " (" + target.arch + ")") +
+    return deviceError("target " + target.name +
+                       (target.arch.empty() || target.arch == target.name ? "" : " (" + target.arch + ")") +
                        " does not run on this machine, it can be compiled for only; see ridgeline targets");
   return {};
 }

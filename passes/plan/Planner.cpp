@@ -69,9 +69,8 @@ Status Planner::checkSupported() const {
   for (NodeId n = 0; n < graph.nodes.size(); ++n) {
     const Node &node = graph.nodes[n];
     if (!isPointwise(node.op))
-      return unsupported(node.pointer(), graph.describe(n) +
-                                             ": only elementwise, layout, creation and indexing ops are compiled for " +
-                                             target.name + "; the target 'reference' runs every op");
+      return unsupported(node.pointer(), graph.describe(n) + ": this op is not compiled yet for " + target.name +
+                                             "; the target 'reference' runs every op");
   }
   return {};
 }

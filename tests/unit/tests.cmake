@@ -21,7 +21,7 @@ ridgeline_test(MeasureTest rl_plan rl_api)
 ridgeline_test(PlannerTest rl_plan rl_api)
 ridgeline_test(WgmmaFormTest rl_plan rl_api rl_interp)
 ridgeline_test(ArenaTest rl_base)
-target_sources(ArenaTest PRIVATE ${CMAKE_SOURCE_DIR}/compiler/Plan.cpp) # without the compiler's libraries
+target_sources(ArenaTest PRIVATE ${PROJECT_SOURCE_DIR}/compiler/Plan.cpp) # without the compiler's libraries
 ridgeline_test(IncludeOrderTest)
 if(RIDGELINE_COMPILER)
   # The math expansion in array kernels, and its references; the GPU test shares both.
@@ -33,8 +33,8 @@ if(RIDGELINE_COMPILER)
   ridgeline_test(MathAccuracyTest rl_math_harness)
   ridgeline_test(ImportTest rl_dialect rl_json ridgeline_llvm)
   # Matrix products as packages; the GPU test shares them.
-  add_library(rl_gemm_harness STATIC ${CMAKE_SOURCE_DIR}/tests/gpu/GemmHarness.cpp
-              ${CMAKE_SOURCE_DIR}/tests/gpu/GemmCases.cpp)
+  add_library(rl_gemm_harness STATIC ${PROJECT_SOURCE_DIR}/tests/gpu/GemmHarness.cpp
+              ${PROJECT_SOURCE_DIR}/tests/gpu/GemmCases.cpp)
   target_link_libraries(rl_gemm_harness PUBLIC rl_compiler rl_runtime ridgeline_llvm)
   ridgeline_use_mlir(rl_gemm_harness)
   ridgeline_test(WgmmaGemmTest rl_gemm_harness)
