@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/emit/Gemm.h"
 #include "compiler/emit/GemmParts.h"
+#include "compiler/emit/Kernel.h"
 #include "passes/plan/Measure.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -244,31 +245,17 @@ Result<GemmLaunch> emitGemm(ModuleOp module, const GemmKernel &kernel, const Cod
   MLIRContext *ctx = module.getContext();
   OpBuilder b(ctx);
   Location loc = b.getUnknownLoc();
-  b.setInsertionPointToEnd(module.getBody());
-  Type pointer = LLVM::LLVMPointerType::get(ctx, target.nvptx ? 1 : 0);
-  SmallVector<Type> types(graph.inputs.size() + graph.outputs.size(), pointer);
-  bool reports = reportsIndices(graph, target);
-  if (reports)
-    types.push_back(pointer);
-  auto f = func::FuncOp::create(b, loc, kernel.name, b.getFunctionType(types, {}));
-  f->setAttr("ridge.kernel", b.getUnitAttr());
-  if (reports)
-    f->setAttr("ridge.reports", b.getUnitAttr());
-  f->setAttr("ridge.block", b.getI64IntegerAttr(kernel.schedule.threads));
-  Block *entry = f.addEntryBlock();
-  b.setInsertionPointToStart(entry);
-  ValueRange arguments = entry->getArguments();
+  KernelFunction f = createKernel(b, loc, module, kernel.name, graph, target, kernel.schedule.threads);
+  b.setInsertionPointToStart(f.entry);
   Value block = gpu::BlockIdOp::create(b, loc, gpu::Dimension::x);
-  GemmParts parts(b, loc, kernel, traces, target, alignedTo16, arguments.take_front(graph.inputs.size()),
-                  arguments.slice(graph.inputs.size(), graph.outputs.size()));
-  if (reports)
-    parts.errorSlot = arguments.back();
+  GemmParts parts(b, loc, kernel, traces, target, alignedTo16, f.inputs, f.outputs);
+  parts.errorSlot = f.errorSlot;
   GemmLaunch launch;
   launch.blocks = tileCount(kernel.schedule);
   if (kernel.schedule.kernel == "blocked") {
     emitBlocked(parts, block);
   } else {
-    f->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(), b.getI32IntegerAttr(blocksPerSm(kernel, traces)));
+    f.function->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(), b.getI32IntegerAttr(blocksPerSm(kernel, traces)));
     Value thread = gpu::ThreadIdOp::create(b, loc, gpu::Dimension::x);
     auto emit = kernel.schedule.kernel == "mma" ? emitMma : kernel.schedule.kernel == "thin" ? emitThin : emitSimt;
     RL_ASSIGN(launch.sharedBytes, emit(parts, block, thread));

@@ -1,6 +1,7 @@
 // Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/emit/Pointwise.h"
+#include "compiler/emit/Kernel.h"
 #include "compiler/emit/TraceEmitter.h"
 #include "passes/plan/Trace.h"
 
@@ -32,23 +33,8 @@ Result<int64_t> emitPointwise(ModuleOp module, const PointwiseKernel &kernel, co
   MLIRContext *ctx = module.getContext();
   OpBuilder b(ctx);
   Location loc = b.getUnknownLoc();
-  b.setInsertionPointToEnd(module.getBody());
-  Type pointer = LLVM::LLVMPointerType::get(ctx, target.nvptx ? 1 : 0);
-  SmallVector<Type> types(graph.inputs.size() + graph.outputs.size(), pointer);
-  bool reports = reportsIndices(graph, target);
-  if (reports)
-    types.push_back(pointer);
-  auto f = func::FuncOp::create(b, loc, kernel.name, b.getFunctionType(types, {}));
-  f->setAttr("ridge.kernel", b.getUnitAttr());
-  if (reports)
-    f->setAttr("ridge.reports", b.getUnitAttr());
-  f->setAttr("ridge.block", b.getI64IntegerAttr(threads));
-  Block *entry = f.addEntryBlock();
-  ValueRange arguments = entry->getArguments();
-  ValueRange inputs = arguments.take_front(graph.inputs.size()),
-             outputs = arguments.slice(graph.inputs.size(), graph.outputs.size());
-  Value errorSlot = reports ? arguments.back() : Value();
-  b.setInsertionPointToStart(entry);
+  KernelFunction f = createKernel(b, loc, module, kernel.name, graph, target, threads);
+  b.setInsertionPointToStart(f.entry);
   Value thread = gpu::ThreadIdOp::create(b, loc, gpu::Dimension::x);
   Value block = gpu::BlockIdOp::create(b, loc, gpu::Dimension::x);
   auto index = [&](int64_t v) { return arith::ConstantIndexOp::create(b, loc, v).getResult(); };
@@ -60,9 +46,9 @@ Result<int64_t> emitPointwise(ModuleOp module, const PointwiseKernel &kernel, co
     std::vector<std::unique_ptr<TraceEmitter>> emitters;
     for (Value at : vectorIndices) {
       emitters.push_back(
-          std::make_unique<TraceEmitter>(b, loc, graph, trace, target, alignedTo16 && lanes > 1, inputs, outputs));
+          std::make_unique<TraceEmitter>(b, loc, graph, trace, target, alignedTo16 && lanes > 1, f.inputs, f.outputs));
       emitters.back()->setVectorIndex(at);
-      emitters.back()->setErrorSlot(errorSlot);
+      emitters.back()->setErrorSlot(f.errorSlot);
     }
     if (emitters.size() > 1)
       for (bool gathered : {false, true})
@@ -119,7 +105,7 @@ Result<int64_t> emitPointwise(ModuleOp module, const PointwiseKernel &kernel, co
     b.setInsertionPointToStart(loop.getBody());
     RL_TRY(unitAt(plus(first, arith::MulIOp::create(b, loc, loop.getInductionVar(), index(threads)))));
   }
-  b.setInsertionPointToEnd(entry);
+  b.setInsertionPointToEnd(f.entry);
   func::ReturnOp::create(b, loc);
   return blocks;
 }

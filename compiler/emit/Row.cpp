@@ -1,6 +1,7 @@
 // Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/emit/Row.h"
+#include "compiler/emit/Kernel.h"
 #include "compiler/emit/Online.h"
 #include "compiler/emit/Packed.h"
 #include "compiler/emit/TraceEmitter.h"
@@ -712,32 +713,18 @@ Result<int64_t> emitRow(ModuleOp module, const RowKernel &kernel, const CodeTarg
   MLIRContext *ctx = module.getContext();
   OpBuilder b(ctx);
   Location loc = b.getUnknownLoc();
-  b.setInsertionPointToEnd(module.getBody());
-  Type pointer = LLVM::LLVMPointerType::get(ctx, target.nvptx ? 1 : 0);
-  SmallVector<Type> types(graph.inputs.size() + graph.outputs.size(), pointer);
-  bool reports = reportsIndices(graph, target);
-  if (reports)
-    types.push_back(pointer);
-  auto f = func::FuncOp::create(b, loc, kernel.name, b.getFunctionType(types, {}));
-  f->setAttr("ridge.kernel", b.getUnitAttr());
-  if (reports)
-    f->setAttr("ridge.reports", b.getUnitAttr());
-  f->setAttr("ridge.block", b.getI64IntegerAttr(s.threads * s.rowsPerBlock));
-  Block *entry = f.addEntryBlock();
-  ValueRange arguments = entry->getArguments();
-  RowEmitter emitter(b, loc, kernel, target, alignedTo16 && s.lanes > 1, trace,
-                     arguments.take_front(graph.inputs.size()),
-                     arguments.slice(graph.inputs.size(), graph.outputs.size()));
-  if (reports)
-    emitter.setErrorSlot(arguments.back());
+  KernelFunction f = createKernel(b, loc, module, kernel.name, graph, target, s.threads * s.rowsPerBlock);
+  RowEmitter emitter(b, loc, kernel, target, alignedTo16 && s.lanes > 1, trace, f.inputs, f.outputs);
+  emitter.setErrorSlot(f.errorSlot);
   emitter.plan();
   if (emitter.slots()) {
+    b.setInsertionPointToEnd(module.getBody());
     auto type = LLVM::LLVMArrayType::get(b.getI64Type(), static_cast<unsigned>(emitter.slots()));
     LLVM::GlobalOp::create(b, loc, type, /*isConstant=*/false, LLVM::Linkage::Internal, kernel.name + "_shared",
                            Attribute(), /*alignment=*/8,
                            /*addrSpace=*/3);
   }
-  b.setInsertionPointToStart(entry);
+  b.setInsertionPointToStart(f.entry);
   auto index = [&](int64_t v) { return arith::ConstantIndexOp::create(b, loc, v).getResult(); };
   Value thread = gpu::ThreadIdOp::create(b, loc, gpu::Dimension::x),
         row = gpu::BlockIdOp::create(b, loc, gpu::Dimension::x);

@@ -1,6 +1,7 @@
 // Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/emit/Transpose.h"
+#include "compiler/emit/Kernel.h"
 #include "compiler/emit/TraceEmitter.h"
 #include "ir/index/Access.h"
 
@@ -48,16 +49,8 @@ Result<int64_t> emitTranspose(ModuleOp module, const TransposeKernel &kernel, co
   MLIRContext *ctx = module.getContext();
   OpBuilder b(ctx);
   Location loc = b.getUnknownLoc();
-  b.setInsertionPointToEnd(module.getBody());
-  Type pointer = LLVM::LLVMPointerType::get(ctx, target.nvptx ? 1 : 0);
-  SmallVector<Type> types(graph.inputs.size() + graph.outputs.size(), pointer);
-  auto f = func::FuncOp::create(b, loc, kernel.name, b.getFunctionType(types, {}));
-  f->setAttr("ridge.kernel", b.getUnitAttr());
-  f->setAttr("ridge.block", b.getI64IntegerAttr(kTransposeThreads));
-  Block *entry = f.addEntryBlock();
-  ValueRange arguments = entry->getArguments();
-  ValueRange inputs = arguments.take_front(graph.inputs.size()), outputs = arguments.drop_front(graph.inputs.size());
-  b.setInsertionPointToStart(entry);
+  KernelFunction f = createKernel(b, loc, module, kernel.name, graph, target, kTransposeThreads);
+  b.setInsertionPointToStart(f.entry);
   auto index = [&](int64_t v) { return arith::ConstantIndexOp::create(b, loc, v).getResult(); };
   auto div = [&](Value x, int64_t c) { return arith::DivUIOp::create(b, loc, x, index(c)).getResult(); };
   auto rem = [&](Value x, int64_t c) { return arith::RemUIOp::create(b, loc, x, index(c)).getResult(); };
@@ -88,7 +81,7 @@ Result<int64_t> emitTranspose(ModuleOp module, const TransposeKernel &kernel, co
   Value firstRow = mul(square, s.lanes);
   std::vector<std::unique_ptr<TraceEmitter>> rows;
   for (int64_t r = 0; r < s.lanes; ++r) {
-    rows.push_back(std::make_unique<TraceEmitter>(b, loc, graph, trace, target, /*aligned=*/true, inputs, outputs));
+    rows.push_back(std::make_unique<TraceEmitter>(b, loc, graph, trace, target, /*aligned=*/true, f.inputs, f.outputs));
     rows.back()->setRowIndex(r ? add(firstRow, index(r)) : firstRow);
     rows.back()->setVectorIndex(vector);
   }
@@ -102,7 +95,7 @@ Result<int64_t> emitTranspose(ModuleOp module, const TransposeKernel &kernel, co
     row->emitLoads();
   for (auto &row : rows)
     row->emitRest();
-  b.setInsertionPointToEnd(entry);
+  b.setInsertionPointToEnd(f.entry);
   func::ReturnOp::create(b, loc);
   return blocksDown * blocksBeside;
 }

@@ -6,6 +6,7 @@
 // Every op that is made keeps the node's name and place in the file.
 #include "ir/dialect/Ridge.h"
 #include "passes/cost/Target.h"
+#include "passes/transforms/NodeBuilder.h"
 #include "passes/transforms/Passes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -22,12 +23,12 @@ using ridge::ReduceFn;
 namespace {
 
 /// Builds the ops that stand for one node.
-class Decomposer {
+class Decomposer : rl::NodeBuilder {
 public:
   /// `rowBlocks`: blocks that take rows one after the other, where sums down the columns of rows that are reduced as well are to
   /// be carried along; `rows`: shapes of what is reduced along its last dimension.
   Decomposer(Operation *op, int64_t rowBlocks, const std::set<std::vector<int64_t>> &rows)
-      : op(op), b(op), loc(op->getLoc()), rowBlocks(rowBlocks), rows(rows) {}
+      : NodeBuilder(op), rowBlocks(rowBlocks), rows(rows) {}
 
   /// What the node's result is replaced by; null: it stays.
   Value run() {
@@ -43,43 +44,6 @@ public:
   }
 
 private:
-  static RankedTensorType typeOf(Value v) { return cast<RankedTensorType>(v.getType()); }
-
-  template <class Op> Value named(Op made) {
-    for (StringRef name : {StringRef(ridge::kNameAttr), StringRef(ridge::kNodeAttr), StringRef(ridge::kSourceAttr)})
-      if (Attribute a = op->getAttr(name))
-        made->setAttr(name, a);
-    return made;
-  }
-  Value literal(double v) {
-    return ridge::LiteralOp::create(b, loc, ridge::toAttribute(b.getContext(), rl::Scalar{rl::Scalar::Float, 0, v}));
-  }
-
-  Value map(MapFn fn, ValueRange in, Type element) {
-    SmallVector<int64_t> shape;
-    for (Value v : in) {
-      if (v.getDefiningOp<ridge::LiteralOp>())
-        continue;
-      ArrayRef<int64_t> s = typeOf(v).getShape();
-      if (s.size() > shape.size())
-        shape.insert(shape.begin(), s.size() - shape.size(), 1);
-      for (size_t i = 0; i < s.size(); ++i)
-        if (int64_t &to = shape[shape.size() - s.size() + i]; to == 1)
-          to = s[i];
-    }
-    return named(ridge::MapOp::create(b, loc, RankedTensorType::get(shape, element),
-                                      ridge::MapFnAttr::get(b.getContext(), fn), in, UnitAttr(), b.getBoolAttr(true),
-                                      Attribute(), Attribute()));
-  }
-  Value map(MapFn fn, ValueRange in) { return map(fn, in, b.getF32Type()); }
-  Value cast32(Value v) { return getElementTypeOrSelf(v.getType()).isF32() ? v : map(MapFn::Cast, v); }
-  Value full(double v, RankedTensorType type) {
-    rl::Scalar s{rl::Scalar::Float, 0, v};
-    if (!isa<FloatType>(type.getElementType()))
-      s = {rl::Scalar::Int, static_cast<int64_t>(v), 0};
-    return named(ridge::FullOp::create(b, loc, type, ridge::toAttribute(b.getContext(), s)));
-  }
-
   /// Into how many parts, contiguous along dimension `dim`, a reduction is divided so that enough blocks and cores work on it; 1:
   /// not at all. What a block can hold as a row stays whole, as other ops on the same rows may then share its kernel.
   static int64_t partsOf(ArrayRef<int64_t> shape, ArrayRef<int64_t> dims, int64_t dim) {
@@ -283,7 +247,7 @@ private:
       // A maximum that is not finite is not subtracted: of -inf alone the sum is then 0, with a +inf it is inf.
       Value v = cast32(x);
       Value top = reduce(ReduceFn::Amax, v, dims);
-      Value finite = map(MapFn::Where, {map(MapFn::IsFinite, top, b.getI1Type()), top, literal(0)});
+      Value finite = map(MapFn::Where, {map(MapFn::IsFinite, top, b.getI1Type()), top, literal(0.0)});
       Value e = exponential(map(MapFn::Sub, {v, finite}));
       return finish(map(MapFn::Add, {logOfSum(e, reduce(ReduceFn::Sum, e, dims)), finite}));
     }
@@ -336,9 +300,6 @@ private:
     return full(0, type);
   }
 
-  Operation *op;
-  OpBuilder b;
-  Location loc;
   int64_t rowBlocks;
   const std::set<std::vector<int64_t>> &rows;
 };

@@ -7,6 +7,7 @@
 // made keeps the node's name and place in the file.
 #include "ir/dialect/OpModel.h"
 #include "ir/dialect/Ridge.h"
+#include "passes/transforms/NodeBuilder.h"
 #include "passes/transforms/Passes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -22,12 +23,12 @@ using ridge::ReduceFn;
 
 namespace {
 
-using Shape = SmallVector<int64_t>;
+using Extents = SmallVector<int64_t>;
 
 /// Builds the ops that stand for one node.
-class ProductLowering {
+class ProductLowering : rl::NodeBuilder {
 public:
-  ProductLowering(Operation *op, bool pad) : op(op), b(op), loc(op->getLoc()), pad(pad) {}
+  ProductLowering(Operation *op, bool pad) : NodeBuilder(op), pad(pad) {}
 
   /// What the node's result is replaced by; null: it stays.
   Value run() {
@@ -39,48 +40,14 @@ public:
   }
 
 private:
-  static RankedTensorType typeOf(Value v) { return cast<RankedTensorType>(v.getType()); }
   static rl::DType dtypeOf(Value v) { return ridge::toTensorType(v.getType())->dtype; }
   static int64_t product(ArrayRef<int64_t> s) {
     return std::accumulate(s.begin(), s.end(), int64_t(1), std::multiplies<>());
   }
 
-  template <class Op> Value named(Op made) {
-    for (StringRef name : {StringRef(ridge::kNameAttr), StringRef(ridge::kNodeAttr), StringRef(ridge::kSourceAttr)})
-      if (Attribute a = op->getAttr(name))
-        made->setAttr(name, a);
-    return made;
-  }
-  Value literal(double v) {
-    return ridge::LiteralOp::create(b, loc, ridge::toAttribute(b.getContext(), rl::Scalar{rl::Scalar::Float, 0, v}));
-  }
   Value zeros(RankedTensorType type) {
     return named(
         ridge::FullOp::create(b, loc, type, ridge::toAttribute(b.getContext(), rl::Scalar{rl::Scalar::Int, 0, 0})));
-  }
-  Value map(MapFn fn, ValueRange in, Type element) {
-    Shape shape;
-    for (Value v : in) {
-      if (v.getDefiningOp<ridge::LiteralOp>())
-        continue;
-      ArrayRef<int64_t> s = typeOf(v).getShape();
-      if (s.size() > shape.size())
-        shape.insert(shape.begin(), s.size() - shape.size(), 1);
-      for (size_t i = 0; i < s.size(); ++i)
-        if (int64_t &to = shape[shape.size() - s.size() + i]; to == 1)
-          to = s[i];
-    }
-    return named(ridge::MapOp::create(b, loc, RankedTensorType::get(shape, element),
-                                      ridge::MapFnAttr::get(b.getContext(), fn), in, UnitAttr(), b.getBoolAttr(true),
-                                      Attribute(), Attribute()));
-  }
-  Value convert(Value v, Type element) {
-    return getElementTypeOrSelf(v.getType()) == element ? v : map(MapFn::Cast, v, element);
-  }
-  Value reshape(Value v, ArrayRef<int64_t> shape) {
-    if (typeOf(v).getShape() == shape)
-      return v;
-    return named(ridge::ReshapeOp::create(b, loc, RankedTensorType::get(shape, typeOf(v).getElementType()), v));
   }
   Value expand(Value v, ArrayRef<int64_t> shape) {
     if (typeOf(v).getShape() == shape)
@@ -88,7 +55,7 @@ private:
     return named(ridge::ExpandOp::create(b, loc, RankedTensorType::get(shape, typeOf(v).getElementType()), v));
   }
   Value reduce(ReduceFn fn, Value v) {
-    Shape shape(typeOf(v).getShape());
+    Extents shape(typeOf(v).getShape());
     int64_t dim = static_cast<int64_t>(shape.size()) - 1;
     shape[dim] = 1;
     return named(ridge::ReduceOp::create(b, loc, RankedTensorType::get(shape, typeOf(v).getElementType()),
@@ -104,11 +71,11 @@ private:
   struct Matrices {
     Value v;
     bool transposed = false;
-    Shape batch() const { return Shape(typeOf(v).getShape().drop_back(2)); }
+    Extents batch() const { return Extents(typeOf(v).getShape().drop_back(2)); }
     int64_t rows() const { return typeOf(v).getShape().take_back(2)[transposed ? 1 : 0]; }
     int64_t columns() const { return typeOf(v).getShape().take_back(2)[transposed ? 0 : 1]; }
-    Shape stored(ArrayRef<int64_t> batch) const {
-      Shape s(batch);
+    Extents stored(ArrayRef<int64_t> batch) const {
+      Extents s(batch);
       s.append({typeOf(v).getShape().take_back(2)[0], typeOf(v).getShape().take_back(2)[1]});
       return s;
     }
@@ -123,7 +90,7 @@ private:
     if (dims.size() < 2 || dims[dims.size() - 2] != static_cast<int64_t>(dims.size()) - 1)
       return;
     std::swap(dims[dims.size() - 2], dims.back());
-    Shape shape;
+    Extents shape;
     bool moves = false;
     for (auto [i, d] : llvm::enumerate(dims)) {
       shape.push_back(typeOf(permute.getInput()).getShape()[d]);
@@ -171,7 +138,7 @@ private:
                                              m.v, b.getDenseI64ArrayAttr({0, 2, 1})));
         m.transposed = !m.transposed;
       }
-      Shape shape(typeOf(m.v).getShape());
+      Extents shape(typeOf(m.v).getShape());
       size_t along = m.transposed == left ? 1 : 2;
       SmallVector<int64_t> low(3, 0), high(3, 0);
       high[along] = whole - K;
@@ -188,21 +155,21 @@ private:
     absorbPermute(x);
     absorbPermute(y);
     int64_t M = x.rows(), K = x.columns(), N = y.columns();
-    Shape bx = x.batch(), by = y.batch(), batch(std::max(bx.size(), by.size()));
+    Extents bx = x.batch(), by = y.batch(), batch(std::max(bx.size(), by.size()));
     for (size_t d = 0; d < batch.size(); ++d) {
       int64_t ex = d < bx.size() ? bx[bx.size() - 1 - d] : 1, ey = d < by.size() ? by[by.size() - 1 - d] : 1;
       batch[batch.size() - 1 - d] = ex == 1 ? ey : ex;
     }
-    Shape result(batch);
+    Extents result(batch);
     result.append({M, N});
     if (K == 0)
       return zeros(RankedTensorType::get(result, element));
     if (K == 1) {
       // An outer product is elementwise.
-      Shape column(bx), row(by);
+      Extents column(bx), row(by);
       column.append({M, 1});
       row.append({1, N});
-      Value p = map(MapFn::Mul, {convert(reshape(x.v, column), element), convert(reshape(y.v, row), element)}, element);
+      Value p = map(MapFn::Mul, {cast(reshape(x.v, column), element), cast(reshape(y.v, row), element)}, element);
       return p;
     }
     int64_t B = product(batch);
@@ -237,7 +204,7 @@ private:
   /// The node's own type and shape.
   Value finish(Value v) {
     auto type = typeOf(op->getResult(0));
-    return reshape(convert(v, type.getElementType()), type.getShape());
+    return reshape(cast(v, type.getElementType()), type.getShape());
   }
 
   Value lower(ridge::MatmulOp matmul) {
@@ -262,14 +229,14 @@ private:
     Type element = accumulator(dtypeOf(linear.getInput()), dtypeOf(linear.getWeight()), dtypeOf(linear.getResult()));
     int64_t K = x.getShape().back(), rows = product(x.getShape().drop_back());
     Value p = multiply({reshape(linear.getInput(), {rows, K})}, {linear.getWeight(), true}, element);
-    Shape shape(x.getShape().drop_back());
+    Extents shape(x.getShape().drop_back());
     shape.push_back(w.getShape()[0]);
     p = reshape(p, shape);
     if (Value bias = linear.getBias()) {
       // Before the one rounding to the node's type.
       if (isa<FloatType>(getElementTypeOrSelf(bias.getType())))
         element = b.getF32Type();
-      p = map(MapFn::Add, {convert(p, element), convert(bias, element)}, element);
+      p = map(MapFn::Add, {cast(p, element), cast(bias, element)}, element);
     }
     return finish(p);
   }
@@ -295,7 +262,7 @@ private:
       if (getElementTypeOrSelf(mask.getType()).isInteger(1)) {
         keep(mask);
       } else {
-        mask = convert(mask, f32);
+        mask = cast(mask, f32);
         s = map(MapFn::Add, {s, mask}, f32);
         keep(map(MapFn::Ne, {mask, literal(-INFINITY)}, i1));
       }
@@ -306,20 +273,17 @@ private:
       s = map(MapFn::Where, {keeps, s, literal(-INFINITY)}, f32);
     Value e = map(MapFn::Exp, map(MapFn::Sub, {s, S == 1 ? s : reduce(ReduceFn::Amax, s)}, f32), f32);
     if (keeps)
-      e = map(MapFn::Where, {keeps, e, literal(0)}, f32);
+      e = map(MapFn::Where, {keeps, e, literal(0.0)}, f32);
     Value p = map(MapFn::Mul, {e, map(MapFn::Reciprocal, S == 1 ? e : reduce(ReduceFn::Sum, e), f32)}, f32);
     if (keeps)
-      p = map(MapFn::Where, {keeps, p, literal(0)}, f32);
+      p = map(MapFn::Where, {keeps, p, literal(0.0)}, f32);
     // The weights are at most 1: in the values' type they are as exact as the values are.
     Type values = getElementTypeOrSelf(attention.getV().getType());
     if (values.isF16() || values.isBF16())
-      p = convert(p, values);
+      p = cast(p, values);
     return finish(multiply({p}, {attention.getV()}, f32));
   }
 
-  Operation *op;
-  OpBuilder b;
-  Location loc;
   bool pad; ///< so that rows are whole 16-byte vectors
 };
 
