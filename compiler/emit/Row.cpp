@@ -578,7 +578,8 @@ void RowEmitter::emitPart() {
     for (uint32_t i : p.instances) {
       const Instance &in = trace.instances[i];
       auto bytes = static_cast<int64_t>(dtypeSize(graph.type(in.value).dtype)) * trace.lanes;
-      if (in.node == kNone && in.guard == 0 && !in.uniform && bytes % 4 == 0 && !trace.isGathered(in) &&
+      if (in.node == kNone && in.guard == 0 && !in.uniform && bytes % 4 == 0 &&
+          graph.type(in.value).dtype != DType::Bool && !trace.isGathered(in) &&
           trace.context->expand(in.linear).dependsOn(trace.rowDim) && !llvm::is_contained(loads, i))
         loads.push_back(i);
     }

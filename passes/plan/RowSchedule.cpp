@@ -240,7 +240,7 @@ static void layOut(const Held &held, int64_t reductions, const cost::TargetDesc 
 /// (512 threads of 8 took 1.9 times as long as the memory on an H200).
 static bool layOutCarrying(const Held &held, int64_t sums, const cost::TargetDesc &target, PlannedGroup &g) {
   int64_t vectors = g.width / g.lanes;
-  if (vectors < 128)
+  if (g.lanes < 2 || vectors < 128)
     return false;
   constexpr int64_t kOther = 40; // registers for addresses, temporary results and the like
   for (int64_t threads : {256, 128, 512}) {

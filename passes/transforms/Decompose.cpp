@@ -286,7 +286,8 @@ private:
     case ReduceFn::Amax:
     case ReduceFn::Amin: return finish(x);
     case ReduceFn::Mean: return n ? finish(isa<FloatType>(element) ? x : cast32(x)) : full(nan, type);
-    case ReduceFn::LogSumExp: return n ? finish(isa<FloatType>(element) ? x : cast32(x)) : full(-INFINITY, type);
+    case ReduceFn::LogSumExp: // a sum with the logarithm of 1, which makes 0 of -0
+      return n ? finish(map(MapFn::Add, {cast32(x), literal(0.0)})) : full(-INFINITY, type);
     case ReduceFn::Var: {
       if (!n)
         return full(nan, type);

@@ -59,7 +59,43 @@ public:
     f.getResult().replaceAllUsesWith(cast(map(MapFn::Mul, {v, spread(p.scale)}), elementOf(f.getResult())));
   }
 
+  /// A product of what is stored, times the scales; operands with scales of blocks, which vary along K, are scaled before.
+  Value scaledMatmul(ridge::ScaledMatmulOp m) {
+    auto isBlocks = [](ridge::GranularityAttr g) { return g.getKind() == rl::Granularity::Block; };
+    const bool blocks = isBlocks(m.getGranularityA()) || isBlocks(m.getGranularityB());
+    auto operand = [&](Value v, Value scale, ridge::GranularityAttr g) {
+      if (!blocks)
+        return v;
+      v = cast32(v);
+      return isBlocks(g) ? map(MapFn::Mul, {v, scaleOf(v, scale, g)}) : v;
+    };
+    Value x = operand(m.getA(), m.getScaleA(), m.getGranularityA());
+    Value y = operand(m.getB(), m.getScaleB(), m.getGranularityB());
+    Type sum = elementOf(x).isInteger(8) && elementOf(y).isInteger(8) ? Type(b.getI32Type()) : Type(b.getF32Type());
+    Value v = named(ridge::MatmulOp::create(b, loc, RankedTensorType::get(shapeOf(m.getResult()), sum), x, y,
+                                            m.getTransposeAAttr(), m.getTransposeBAttr()));
+    v = cast32(v);
+    if (!isBlocks(m.getGranularityA()))
+      v = map(MapFn::Mul, {v, alongRows(scaleOf(m.getA(), m.getScaleA(), m.getGranularityA()), m.getTransposeA())});
+    if (!isBlocks(m.getGranularityB()))
+      v = map(MapFn::Mul, {v, alongRows(scaleOf(m.getB(), m.getScaleB(), m.getGranularityB()), m.getTransposeB())});
+    return cast(v, elementOf(m.getResult()));
+  }
+
 private:
+  Value scaleOf(Value v, Value scale, ridge::GranularityAttr of) {
+    granularity = of;
+    shape.assign(shapeOf(v).begin(), shapeOf(v).end());
+    return spread(cast32(scale));
+  }
+  /// The scales of an operand that is stored transposed: one of the last two extents is 1.
+  Value alongRows(Value scale, bool transposed) {
+    SmallVector<int64_t> to(shapeOf(scale));
+    if (transposed && to.size() >= 2)
+      std::swap(to[to.size() - 1], to[to.size() - 2]);
+    return reshape(scale, to);
+  }
+
   struct Parameters {
     Value scale;        ///< f32
     Value stored;       ///< in its own type
@@ -304,7 +340,7 @@ struct DecomposeQuantPass : PassWrapper<DecomposeQuantPass, OperationPass<func::
       return;
     SmallVector<Operation *> ops;
     getOperation().walk([&](Operation *op) {
-      if (isa<ridge::QuantizeOp, ridge::DequantizeOp, ridge::FakeQuantizeOp>(op))
+      if (isa<ridge::QuantizeOp, ridge::DequantizeOp, ridge::FakeQuantizeOp, ridge::ScaledMatmulOp>(op))
         ops.push_back(op);
     });
     for (Operation *op : ops) {
@@ -313,6 +349,8 @@ struct DecomposeQuantPass : PassWrapper<DecomposeQuantPass, OperationPass<func::
         builder.quantize(q);
       else if (auto d = dyn_cast<ridge::DequantizeOp>(op))
         builder.dequantize(d);
+      else if (auto m = dyn_cast<ridge::ScaledMatmulOp>(op))
+        m.getResult().replaceAllUsesWith(builder.scaledMatmul(m));
       else
         builder.fakeQuantize(cast<ridge::FakeQuantizeOp>(op));
       op->erase();

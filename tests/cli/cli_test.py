@@ -7,6 +7,7 @@ usage: cli_test.py [unittest arguments], with the program in $RIDGELINE and the 
 import json
 import os
 import pathlib
+import random
 import re
 import shutil
 import subprocess
@@ -514,6 +515,48 @@ class Random(Cli):
         r = self.ok("run", "g.json", "--inputs", "random", "--target", "reference", "--dim", "B=5")
         self.assertIn("y: f32 [5, 3]", r.stdout)
         self.assertEqual(r.stderr, "")
+
+
+class Products(Cli):
+    """Quantised products of every granularity on random data against the interpreter; and that a GPU's code is made."""
+
+    def scale(self, rng, shape, who, transposed):
+        granularity = rng.choice(["tensor", "token", "axis", "block"])
+        rows = who == "a" or transposed  # the extent that is not summed over is the last but one
+        if granularity == "token" and not rows:
+            granularity = "tensor"
+        attrs = {f"granularity_{who}": granularity}
+        if granularity == "tensor":
+            return [], attrs
+        if granularity == "token":
+            return shape[:-1], attrs
+        if granularity == "axis":
+            axis = len(shape) - (2 if rows else 1)
+            attrs[f"axis_{who}"] = axis
+            return [shape[axis]], attrs
+        block = rng.choice([[1, 128], [128, 128], [1, 32], [16, 16]])
+        attrs[f"block_{who}"] = block
+        return shape[:-2] + [-(-shape[-2] // block[0]), -(-shape[-1] // block[1])], attrs
+
+    def test_scaled(self):
+        rng = random.Random(11)
+        for seed in range(30):
+            m, n, k = (rng.choice([1, 3, 7, 32, 130]) for _ in range(3))
+            transposed, batch = rng.random() < 0.6, rng.choice([[], [], [2]])
+            a = rng.choice(["f8e4m3", "f8e5m2", "i8"])
+            b = "i8" if a == "i8" else rng.choice(["f8e4m3", "f8e5m2"])
+            shape_a, shape_b = batch + [m, k], batch + ([n, k] if transposed else [k, n])
+            scale_a, attrs = self.scale(rng, shape_a, "a", transposed)
+            scale_b, more = self.scale(rng, shape_b, "b", transposed)
+            attrs.update(more, out_dtype=rng.choice(["f32", "bf16", "f16"]), transpose_b=transposed)
+            g = graph([node("scaled_matmul", ["a", "b", "s", "t"], **attrs)],
+                      inputs={"a": {"dtype": a, "shape": shape_a}, "b": {"dtype": b, "shape": shape_b},
+                              "s": {"dtype": "f32", "shape": scale_a}, "t": {"dtype": "f32", "shape": scale_b}},
+                      numerics=rng.choice(["fused", "strict"]))
+            with self.subTest(seed=seed, graph=json.dumps(g)):
+                path = self.write("g.json", g)
+                self.ok("verify", path, "--target", "cpu", "--cache", "off", "--inputs", f"random:{seed}")
+                self.ok("compile", path, "--target", "sm_90a", "--cache", "off", "-q")
 
 
 class Compiling(Cli):

@@ -36,7 +36,7 @@ void onCrash(int signal) {
 /// Graphs of a few nodes around reductions over one tensor's rows.
 class Generator {
 public:
-  explicit Generator(uint64_t seed) : rng(seed), heads(seed % 6 == 5) {}
+  explicit Generator(uint64_t seed) : rng(seed), heads(seed % 6 == 5), columns(seed % 16 == 9) {}
   GraphSpec run();
 
 private:
@@ -66,7 +66,8 @@ private:
   }
 
   Rng rng;
-  const bool heads; ///< reductions of segments of rows
+  const bool heads;   ///< reductions of segments of rows
+  const bool columns; ///< sums down the columns of what is reduced by rows, as many as a GPU's blocks carry along
   GraphSpec spec;
   int names = 0;
 };
@@ -102,6 +103,11 @@ std::optional<Generator::Val> Generator::emit(const std::string &op, std::vector
 }
 
 Generator::Shape Generator::shape() {
+  if (columns) {
+    static const std::vector<Shape> tall = {{264, 1024}, {264, 1032},    {396, 1056},
+                                            {264, 517},  {2, 132, 1024}, {280, 2048}};
+    return rng.pick(tall);
+  }
   static const std::vector<int64_t> widths = {1,  2,   3,   5,   7,   8,   12,  16,  24,   31,   32,   40,   64,  77,
                                               96, 128, 129, 160, 255, 256, 384, 512, 1000, 1024, 1536, 2048, 4099};
   static const std::vector<int64_t> rows = {1, 1, 2, 3, 4, 5, 7, 9, 16, 17, 33};
@@ -264,10 +270,13 @@ GraphSpec Generator::run() {
   static const std::vector<DType> others = {DType::I8, DType::U8, DType::I32, DType::I64, DType::Bool};
   spec.name = "rows";
   spec.strict = rng.chance(40);
-  Val x = input(rng.chance(85) ? rng.pick(floats) : rng.pick(others), shape()), v = x;
+  Val x = input(columns || rng.chance(85) ? rng.pick(floats) : rng.pick(others), shape()), v = x;
+  std::vector<Val> wholes;
   std::vector<std::string> results;
   for (int64_t more = rng.range(1, 3); more > 0; --more) {
     Val before = v = around(v);
+    if (before.type.shape == x.type.shape && isFloat(before.type.dtype))
+      wholes.push_back(before);
     std::optional<Val> r = reduction(v);
     if (!r)
       continue;
@@ -283,9 +292,24 @@ GraphSpec Generator::run() {
       }
   }
   v = around(v);
+  std::vector<std::string> sums;
+  for (size_t i = wholes.size(); columns && i-- > 0 && sums.size() < 2;) {
+    Shape leading;
+    for (int64_t d = 0; d + 1 < x.type.rank(); ++d)
+      leading.push_back(d);
+    Val f32 = wholes[i];
+    if (f32.type.dtype != DType::F32)
+      f32 = *emit("cast", {f32}, {{"dtype", std::string("f32")}});
+    if (std::optional<Val> sum = emit("sum", {f32}, {{"dims", list(leading)}}))
+      sums.push_back(sum->name);
+  }
+  spec.outputs = sums;
   for (const NodeSpec &n : spec.nodes)
-    if (n.outputs[0] == v.name ||
-        (std::find(results.begin(), results.end(), n.outputs[0]) != results.end() && rng.chance(50)) || rng.chance(8))
+    if (std::find(sums.begin(), sums.end(), n.outputs[0]) != sums.end())
+      continue;
+    else if (n.outputs[0] == v.name ||
+             (std::find(results.begin(), results.end(), n.outputs[0]) != results.end() && rng.chance(50)) ||
+             rng.chance(8))
       spec.outputs.push_back(n.outputs[0]);
   if (spec.outputs.empty())
     spec.outputs.push_back(spec.nodes.empty() ? x.name : spec.nodes.back().outputs[0]);

@@ -81,3 +81,19 @@ func.func @nothing(%x: tensor<8x0xf32>) -> tensor<8xf32> {
   %q, %s = ridge.quantize %x <token> : (tensor<8x0xf32>) -> (tensor<8x0xi8>, tensor<8xf32>)
   return %s : tensor<8xf32>
 }
+
+// The scales of a quantised product come behind it; those of blocks, which vary along K, before.
+// CHECK-LABEL: func.func @scaled_matmul
+// CHECK: ridge.matmul {{.*}} transpose_b : (tensor<4x256xf8E4M3FN>, tensor<5x256xf8E4M3FN>) -> tensor<4x5xf32>
+// CHECK: ridge.reshape {{.*}} tensor<4xf32> -> tensor<4x1xf32>
+// CHECK: ridge.map mul
+// CHECK: ridge.reshape {{.*}} tensor<5x1xf32> -> tensor<1x5xf32>
+// CHECK: ridge.map mul
+// CHECK: ridge.expand
+// CHECK: ridge.map mul
+// CHECK: ridge.matmul {{.*}} transpose_b : (tensor<4x256xf32>, tensor<5x256xf32>) -> tensor<4x5xf32>
+func.func @scaled_matmul(%a: tensor<4x256xf8E4M3FN>, %b: tensor<5x256xf8E4M3FN>, %s: tensor<4xf32>, %t: tensor<5xf32>, %u: tensor<4x2xf32>) -> (tensor<4x5xf32>, tensor<4x5xf32>) {
+  %y = ridge.scaled_matmul %a scale %s <token>, %b transpose_b scale %t <token> : (tensor<4x256xf8E4M3FN>, tensor<5x256xf8E4M3FN>, tensor<4xf32>, tensor<5xf32>) -> tensor<4x5xf32>
+  %z = ridge.scaled_matmul %a scale %u <block 1 by 128>, %b transpose_b scale %t <token> : (tensor<4x256xf8E4M3FN>, tensor<5x256xf8E4M3FN>, tensor<4x2xf32>, tensor<5xf32>) -> tensor<4x5xf32>
+  return %y, %z : tensor<4x5xf32>, tensor<4x5xf32>
+}
