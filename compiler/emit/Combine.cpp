@@ -124,8 +124,7 @@ static Value constant32(OpBuilder &b, Location loc, int64_t v) {
   return arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(static_cast<int32_t>(v)));
 }
 
-/// The value of the thread whose number differs in the bits of `offset`.
-static Value exchange(OpBuilder &b, Location loc, Value v, int64_t offset) {
+Value exchange(OpBuilder &b, Location loc, Value v, int64_t offset) {
   Type type = v.getType();
   auto shuffle = [&](Value x) -> Value {
     return NVVM::ShflOp::create(b, loc, x.getType(), constant32(b, loc, -1), x, constant32(b, loc, offset),

@@ -43,6 +43,9 @@ struct RowThreads {
   int64_t slots() const { return threads == 1 ? 0 : across ? blockThreads() * lanes : threads > 32 ? warps() : 0; }
 };
 
+/// The value, of 32 or 64 bits, of the thread whose number in its warp differs in the bits of `offset`.
+Value exchange(mlir::OpBuilder &, mlir::Location, Value, int64_t offset);
+
 /// Combines the values of each group of so many (a power of two up to 32) neighbouring threads; each of them has the result.
 Value combineInWarp(mlir::OpBuilder &, mlir::Location, const Combiner &, Value, int64_t threads);
 

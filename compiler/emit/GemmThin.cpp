@@ -7,6 +7,7 @@
 // Where the right operand is stored along K, a warp has some columns and its lanes share K among them; where it is stored along N,
 // a thread has a vector of columns and the block's threads share K. Partial sums are added by exchanges within a warp, in a fixed
 // order, and then through shared memory, where the epilogue takes them.
+#include "compiler/emit/Combine.h"
 #include "compiler/emit/GemmParts.h"
 
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
@@ -35,7 +36,6 @@ private:
   Value lane(Value v, int64_t l) {
     return isa<VectorType>(v.getType()) ? vector::ExtractOp::create(b, loc, v, ArrayRef<int64_t>{l}).getResult() : v;
   }
-  Value exchange(Value v, int64_t offset);
   void alongK();
   void alongN();
   void store(Value sum, int64_t product, Value part, int64_t row, Value column) {
@@ -54,25 +54,6 @@ private:
   Value shared, laneId, warp;
   int64_t stride = 0;
 };
-
-/// The value of the lane whose number differs in the bits of `offset`.
-Value ThinEmitter::exchange(Value v, int64_t offset) {
-  auto constant = [&](int64_t c) -> Value {
-    return arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(static_cast<int32_t>(c)));
-  };
-  auto shuffle = [&](Value x) -> Value {
-    return NVVM::ShflOp::create(b, loc, x.getType(), constant(-1), x, constant(offset), constant(31),
-                                NVVM::ShflKindAttr::get(b.getContext(), NVVM::ShflKind::bfly), UnitAttr());
-  };
-  if (!v.getType().isInteger(64))
-    return shuffle(v);
-  Type i32 = b.getI32Type(), i64 = b.getI64Type();
-  Value bits = arith::ConstantOp::create(b, loc, b.getI64IntegerAttr(32));
-  Value low = shuffle(arith::TruncIOp::create(b, loc, i32, v));
-  Value high = shuffle(arith::TruncIOp::create(b, loc, i32, arith::ShRUIOp::create(b, loc, v, bits)));
-  return arith::OrIOp::create(b, loc, arith::ShLIOp::create(b, loc, arith::ExtUIOp::create(b, loc, i64, high), bits),
-                              arith::ExtUIOp::create(b, loc, i64, low));
-}
 
 /// A warp has `columns` neighbouring columns, of which its lanes read neighbouring vectors along K; `warpsK` warps have every
 /// warpsK-th of these.
@@ -135,7 +116,7 @@ void ThinEmitter::alongK() {
                   [&](Value at, ValueRange now) { return round(at, 1, SmallVector<Value>(now)); });
   for (Value &sum : sums)
     for (int64_t offset = 16; offset > 0; offset /= 2)
-      sum = add(sum, exchange(sum, offset));
+      sum = add(sum, exchange(b, loc, sum, offset));
   p.when(arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, laneId, p.index(0)), [&] {
     for (int64_t r = 0; r < products; ++r)
       for (int64_t m = 0; m < M; ++m)
@@ -203,7 +184,7 @@ void ThinEmitter::alongN() {
   // Lanes of a warp that have the same columns, then the warps.
   for (Value &sum : sums)
     for (int64_t offset = 16; offset >= across; offset /= 2)
-      sum = add(sum, exchange(sum, offset));
+      sum = add(sum, exchange(b, loc, sum, offset));
   NVVM::Barrier0Op::create(b, loc);
   Value writes = across < 32 ? p.less(laneId, p.index(across)) : Value();
   p.when(writes, [&] {

@@ -89,6 +89,7 @@ private:
   std::unique_ptr<TraceEmitter> vectorEmitter(Value row, Value vector);
   void emitRow();
   void emitPart();
+  std::pair<Value, Value> vectorOfThread(int64_t u);
   void emitIndices();
   void emitLoads();
   void emitScalars(uint32_t level);
@@ -559,18 +560,27 @@ void RowEmitter::emit() {
     emitRow();
 }
 
+/// The u-th vector of this thread in a resident row, and whether it is there (null: always). One beyond the row's end loads the
+/// last in its place and counts for nothing.
+std::pair<Value, Value> RowEmitter::vectorOfThread(int64_t u) {
+  const int64_t vectors = vectorsOfRow();
+  Value at = plus(place, u * schedule.threads), isThere;
+  if ((u + 1) * schedule.threads > vectors) {
+    isThere = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, at, index(vectors));
+    at = arith::SelectOp::create(b, loc, isThere, at, index(vectors - 1));
+  }
+  return {at, isThere};
+}
+
 /// The rows of a part, one after the other. The loads of a row are issued while the one before it is computed.
 void RowEmitter::emitPart() {
-  const int64_t rows = schedule.rows / schedule.parts, vectors = vectorsOfRow(), U = schedule.unroll;
+  const int64_t rows = schedule.rows / schedule.parts, U = schedule.unroll;
   Value first = arith::MulIOp::create(b, loc, rowIndex, index(rows));
   SmallVector<Value> at;
   for (int64_t u = 0; u < U; ++u) {
-    Value vector = plus(place, u * schedule.threads);
-    if ((u + 1) * schedule.threads > vectors) {
-      Value there = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, vector, index(vectors));
-      vector = arith::SelectOp::create(b, loc, there, vector, index(vectors - 1));
-    }
+    auto [vector, isThere] = vectorOfThread(u);
     at.push_back(vector);
+    valid.push_back(isThere);
   }
   // What every row loads anew in vectors of whole registers.
   SmallVector<uint32_t> loads;
@@ -609,11 +619,6 @@ void RowEmitter::emitPart() {
     rowIndex = arith::AddIOp::create(b, loc, first, turn);
     for (int64_t u = 0; u < U; ++u) {
       held.push_back(vectorEmitter(rowIndex, at[static_cast<size_t>(u)]));
-      valid.push_back((u + 1) * schedule.threads > vectors
-                          ? arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, plus(place, u * schedule.threads),
-                                                  index(vectors))
-                                .getResult()
-                          : Value());
       for (auto [l, i] : llvm::enumerate(loads)) {
         size_t k = static_cast<size_t>(u) * loads.size() + l;
         held.back()->lane(i) = held.back()->bodies().fromMemory(
@@ -642,10 +647,8 @@ void RowEmitter::emitPart() {
   for (int64_t u = 0; u < U; ++u) {
     std::unique_ptr<TraceEmitter> e = vectorEmitter(first, at[static_cast<size_t>(u)]);
     OpBuilder::InsertionGuard guard(b);
-    if ((u + 1) * schedule.threads > vectors) {
-      Value there =
-          arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, plus(place, u * schedule.threads), index(vectors));
-      auto branch = scf::IfOp::create(b, loc, there);
+    if (Value isThere = valid[static_cast<size_t>(u)]) {
+      auto branch = scf::IfOp::create(b, loc, isThere);
       b.setInsertionPoint(branch.thenBlock()->getTerminator());
     }
     for (size_t s = 0; s < trace.columnSums.size(); ++s) {
@@ -660,15 +663,9 @@ void RowEmitter::emitPart() {
 void RowEmitter::emitRow() {
   scalars.setRowIndex(rowIndex);
   scalars.setVectorIndex(index(0));
-  int64_t vectors = vectorsOfRow();
   if (schedule.resident && !schedule.parts) {
     for (int64_t u = 0; u < schedule.unroll; ++u) {
-      Value at = plus(place, u * schedule.threads), isThere;
-      // A vector beyond the row's end loads the last one in its place and counts for nothing.
-      if ((u + 1) * schedule.threads > vectors) {
-        isThere = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, at, index(vectors));
-        at = arith::SelectOp::create(b, loc, isThere, at, index(vectors - 1));
-      }
+      auto [at, isThere] = vectorOfThread(u);
       held.push_back(vectorEmitter(rowIndex, at));
       valid.push_back(isThere);
     }

@@ -3,7 +3,7 @@
 #include "compiler/emit/Transpose.h"
 #include "compiler/emit/Kernel.h"
 #include "compiler/emit/TraceEmitter.h"
-#include "ir/index/Access.h"
+#include "passes/plan/TransposePlanner.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -23,14 +23,6 @@ namespace {
 // How a warp's 32 squares lie. Eight below each other: a load of 16-byte vectors down a column reads 128 bytes in a row. Four
 // beside each other: a store writes 64 bytes in a row, whole sectors; a block's four warps write 256 bytes of it.
 constexpr int64_t kDown = 8, kBeside = 4;
-
-bool readsDown(const Trace &trace, const Instance &in) {
-  if (in.node != kNone || in.uniform || in.guard != 0 || in.scope != 0)
-    return false;
-  index::Context &ctx = *trace.context;
-  return index::classify(ctx, in.linear, trace.rowDim, trace.lanes).kind == index::Access::Contiguous &&
-         index::classify(ctx, in.linear, trace.laneDim, trace.lanes).kind != index::Access::Contiguous;
-}
 
 } // namespace
 

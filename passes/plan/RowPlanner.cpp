@@ -120,9 +120,8 @@ void RowPlanner::joinPointwise(std::vector<Draft> &rows, std::set<ValueId> &poin
   }
 }
 
-/// A kernel of products: its epilogue is traced with the products as given, its operands are traced each by itself.
-Result<RowPlanner::Verdict> RowPlanner::judgeProducts(const Draft &d) {
-  Verdict out;
+/// What a draft's outputs are computed from over its rows, everything stored but they loaded where it must be.
+TraceRequest RowPlanner::requestOf(const Draft &d) const {
   TraceRequest request;
   request.graph = &graph;
   request.outputs = d.outputs;
@@ -133,8 +132,15 @@ Result<RowPlanner::Verdict> RowPlanner::judgeProducts(const Draft &d) {
     request.boundary[v] = false;
   request.width = d.space.width;
   request.rows = d.space.rows;
-  request.products = true;
   request.maxInstances = 4 * graph.nodes.size() + 1024;
+  return request;
+}
+
+/// A kernel of products: its epilogue is traced with the products as given, its operands are traced each by itself.
+Result<RowPlanner::Verdict> RowPlanner::judgeProducts(const Draft &d) {
+  Verdict out;
+  TraceRequest request = requestOf(d);
+  request.products = true;
   request.lanes = epilogueLanes(graph, d.outputs, d.space.width, target);
   RL_ASSIGN(TraceOutcome traced, tracePointwiseUpTo(request));
   constexpr int64_t kRegisters =
@@ -219,17 +225,7 @@ Result<RowPlanner::Verdict> RowPlanner::judge(const Draft &d) {
     return judgeProducts(d);
   constexpr uint32_t kMostLevels = 12;
   Verdict out;
-  TraceRequest request;
-  request.graph = &graph;
-  request.outputs = d.outputs;
-  request.boundary.assign(graph.values.size(), false);
-  for (ValueId v : stored)
-    request.boundary[v] = loadedFor(v, d.space);
-  for (ValueId v : d.outputs)
-    request.boundary[v] = false;
-  request.width = d.space.width;
-  request.rows = d.space.rows;
-  request.maxInstances = 4 * graph.nodes.size() + 1024;
+  TraceRequest request = requestOf(d);
   request.columnSums.assign(d.outputs.size(), kNone);
   for (size_t o = 0; o < d.outputs.size(); ++o)
     if (carried.contains(d.outputs[o])) {

@@ -85,6 +85,7 @@ private:
   std::vector<ValueId> nearestHero(ValueId v, bool softly) const;
   ValueId cutOnPath(const std::vector<ValueId> &path) const;
   bool cut(ValueId v, std::string reason, bool hard = false);
+  TraceRequest requestOf(const Draft &) const;
   Result<Verdict> judge(const Draft &);
   Result<Verdict> judgeProducts(const Draft &);
   Result<Plan> planPointwiseAt(int level, const std::set<ValueId> &outputs) const;

@@ -16,17 +16,14 @@ struct Reads {
   int64_t all = 0, down = 0; ///< down: V rows apart are neighbours, V elements of a row are not
 };
 
-Reads readsOf(const Graph &graph, Trace &trace, int64_t V) {
+Reads readsOf(const Graph &graph, const Trace &trace) {
   Reads out;
-  index::Context &ctx = *trace.context;
   for (const Instance &in : trace.instances) {
     if (in.node != kNone || in.uniform || graph.type(in.value).elements() * 2 <= trace.elements)
       continue;
     auto bytes = static_cast<int64_t>(dtypeSize(graph.type(in.value).dtype));
     out.all += bytes;
-    if (in.guard == 0 && in.scope == 0 &&
-        index::classify(ctx, in.linear, trace.rowDim, V).kind == index::Access::Contiguous &&
-        index::classify(ctx, in.linear, trace.laneDim, V).kind != index::Access::Contiguous)
+    if (readsDown(trace, in))
       out.down += bytes;
   }
   return out;
@@ -82,7 +79,7 @@ void choose(const Graph &graph, const cost::TargetDesc &target, PlannedGroup &g)
     Result<Trace> trace = tracePointwise(request);
     if (!trace)
       continue;
-    Reads reads = readsOf(graph, *trace, V);
+    Reads reads = readsOf(graph, *trace);
     if (reads.down * 2 < reads.all || reads.down == 0)
       continue;
     // The squares of what is read down stay in registers, beside one row of everything else.
@@ -108,6 +105,14 @@ void choose(const Graph &graph, const cost::TargetDesc &target, PlannedGroup &g)
 }
 
 } // namespace
+
+bool readsDown(const Trace &trace, const Instance &in) {
+  if (in.node != kNone || in.uniform || in.guard != 0 || in.scope != 0)
+    return false;
+  index::Context &ctx = *trace.context;
+  return index::classify(ctx, in.linear, trace.rowDim, trace.lanes).kind == index::Access::Contiguous &&
+         index::classify(ctx, in.linear, trace.laneDim, trace.lanes).kind != index::Access::Contiguous;
+}
 
 void chooseTransposes(const Graph &graph, const cost::TargetDesc &target, Plan &plan) {
   if (!target.gpu)

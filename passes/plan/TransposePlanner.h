@@ -7,6 +7,7 @@
 #pragma once
 
 #include "passes/plan/Planner.h"
+#include "passes/plan/Trace.h"
 
 namespace rl {
 
@@ -14,5 +15,8 @@ namespace rl {
 /// "transpose": `rows` of `width` elements, `lanes` (V) rows and elements a thread. Others stay as they are, as does
 /// everything on a CPU.
 void chooseTransposes(const Graph &, const cost::TargetDesc &, Plan &);
+
+/// Whether an instance is a load that such a kernel turns: `lanes` rows apart are neighbours in memory, elements of a row are not.
+bool readsDown(const Trace &, const Instance &);
 
 } // namespace rl

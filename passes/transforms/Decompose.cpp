@@ -129,29 +129,17 @@ private:
   /// A quotient by a number that is known: exactly what dividing gives, so that the mean of equal values is the value.
   Value over(Value v, double n) { return map(MapFn::Div, {v, literal(n)}); }
 
-  /// e^x for x <= 0 or, marked as fast, 2^24 e^x: to be summed, and the sum to divide it or to be its logarithm. Where the node's result is rounded to 16 bits the error of the fast form does not show, in a
-  /// logarithm of the sum neither: a term near 1 has a small x, and the error is x * 2^-24. Nor does it where only such a logarithm
-  /// is returned, of numbers that were rounded to 16 bits.
+  /// Where the node's result is rounded to 16 bits the error of the fast exponential does not show, in a logarithm of the sum
+  /// neither: a term near 1 has a small x, and the error is x * 2^-24. Nor does it where only such a logarithm is returned, of
+  /// numbers that were rounded to 16 bits.
   Value exponential(Value x) {
-    Value e = map(MapFn::Exp, x);
-    auto narrow = [](Value v) { return typeOf(v).getElementType().isBF16() || typeOf(v).getElementType().isF16(); };
-    Value result = op->getResult(0), operand = op->getOperand(0);
-    if (auto cast = operand.getDefiningOp<ridge::MapOp>(); cast && cast.getFn() == MapFn::Cast)
-      operand = cast.getInputs()[0];
-    bool rounded = narrow(result) || (isa<ridge::ReduceOp>(op) && narrow(operand)) ||
+    Value result = op->getResult(0);
+    bool rounded = is16Bits(result) || (isa<ridge::ReduceOp>(op) && comesFrom16Bits(op->getOperand(0))) ||
                    (!result.use_empty() && llvm::all_of(result.getUsers(), [&](Operation *user) {
                      auto cast = dyn_cast<ridge::MapOp>(user);
-                     return cast && cast.getFn() == MapFn::Cast && narrow(cast.getResult());
+                     return cast && cast.getFn() == MapFn::Cast && is16Bits(cast.getResult());
                    }));
-    if (rounded && !op->getParentOfType<func::FuncOp>()->hasAttr(ridge::kStrictAttr))
-      e.getDefiningOp()->setAttr(ridge::kFastAttr, b.getUnitAttr());
-    return e;
-  }
-
-  /// The logarithm of a sum of these.
-  Value logOfSum(Value e, Value sum) {
-    return map(MapFn::Log,
-               e.getDefiningOp()->hasAttr(ridge::kFastAttr) ? map(MapFn::Mul, {sum, literal(0x1p-24)}) : sum);
+    return NodeBuilder::exponential(x, rounded);
   }
 
   Value decompose(ridge::SoftmaxOp softmax) {

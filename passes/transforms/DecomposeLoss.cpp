@@ -33,20 +33,10 @@ public:
     Value chosen = choose(ignored, literal(int64_t{0}), targets, i64);
     Value top = reduce(ReduceFn::Amax, logits, 1);
     Value less = map(MapFn::Sub, {logits, reshape(top, {rows, 1})});
-    Value e = map(MapFn::Exp, less);
-    Value given = x;
-    if (auto cast = x.getDefiningOp<ridge::MapOp>(); cast && cast.getFn() == MapFn::Cast)
-      given = cast.getInputs()[0];
     // As in ridge-decompose: only the logarithm of the sum is returned, of numbers that were rounded to 16 bits.
-    bool fast = (elementOf(given).isBF16() || elementOf(given).isF16()) &&
-                !loss->getParentOfType<func::FuncOp>()->hasAttr(ridge::kStrictAttr);
-    if (fast)
-      e.getDefiningOp()->setAttr(ridge::kFastAttr, b.getUnitAttr());
-    Value sum = reduce(ReduceFn::Sum, e, 1);
-    if (fast)
-      sum = map(MapFn::Mul, {sum, literal(0x1p-24)});
+    Value e = exponential(less, comesFrom16Bits(x)), sum = reduce(ReduceFn::Sum, e, 1);
     Value target = map(MapFn::Sub, {pick(logits, chosen), top});
-    return choose(ignored, literal(0.0), map(MapFn::Sub, {map(MapFn::Log, sum), target}));
+    return choose(ignored, literal(0.0), map(MapFn::Sub, {logOfSum(e, sum), target}));
   }
 
 private:

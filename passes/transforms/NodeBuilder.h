@@ -9,6 +9,7 @@
 
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/TypeUtilities.h"
+#include "mlir/Interfaces/FunctionInterfaces.h"
 
 namespace rl {
 
@@ -84,6 +85,27 @@ protected:
     return named(mlir::ridge::ReduceOp::create(b, loc, mlir::RankedTensorType::get(shape, elementOf(v)),
                                                mlir::ridge::ReduceFnAttr::get(b.getContext(), fn), v,
                                                b.getDenseI64ArrayAttr(dims), mlir::UnitAttr(), b.getF64FloatAttr(1)));
+  }
+
+  static bool is16Bits(Value v) { return elementOf(v).isBF16() || elementOf(v).isF16(); }
+  /// Numbers of 16 bits, or what a cast made of them.
+  static bool comesFrom16Bits(Value v) {
+    if (auto cast = v.getDefiningOp<mlir::ridge::MapOp>(); cast && cast.getFn() == MapFn::Cast)
+      v = cast.getInputs()[0];
+    return is16Bits(v);
+  }
+  /// e^x for x <= 0 or, where `fast` and the graph is not strict, 2^24 e^x (rl::Attrs::fast): to be summed, and the sum to divide
+  /// it or to be its logarithm.
+  Value exponential(Value x, bool fast) {
+    Value e = map(MapFn::Exp, x);
+    if (fast && !op->getParentOfType<mlir::FunctionOpInterface>()->hasAttr(mlir::ridge::kStrictAttr))
+      e.getDefiningOp()->setAttr(mlir::ridge::kFastAttr, b.getUnitAttr());
+    return e;
+  }
+  /// The logarithm of a sum of these.
+  Value logOfSum(Value e, Value sum) {
+    return map(MapFn::Log,
+               e.getDefiningOp()->hasAttr(mlir::ridge::kFastAttr) ? map(MapFn::Mul, {sum, literal(0x1p-24)}) : sum);
   }
 
   mlir::Operation *op;
