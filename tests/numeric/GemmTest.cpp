@@ -13,95 +13,37 @@
 #include "frontend/json/JsonReader.h"
 #include "ir/interp/Convert.h"
 #include "tests/numeric/support/Device.h"
+#include "tests/numeric/support/GraphMaker.h"
+#include "tests/numeric/support/Harness.h"
 #include "tests/numeric/support/RandomData.h"
 #include "tests/numeric/support/Rng.h"
 
 #include <cmath>
-#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-
-#include <unistd.h>
 
 using namespace rl;
 using namespace rl::numeric;
 
 namespace {
 
-char crashText[256];
-void onCrash(int signal) {
-  (void)!write(2, crashText, std::strlen(crashText));
-  std::signal(signal, SIG_DFL);
-  std::raise(signal);
-}
-
 /// Graphs of one product or two, with layouts and casts before them and elementwise ops, norms and reductions behind.
-class Generator {
+class Generator : GraphMaker {
 public:
-  Generator(uint64_t seed, bool large) : rng(seed), large(large), budget(large ? 1500000000 : 3000000) {}
+  Generator(uint64_t seed, bool large) : GraphMaker(seed), large(large), budget(large ? 1500000000 : 3000000) {}
   GraphSpec run();
 
 private:
-  using Shape = std::vector<int64_t>;
-  struct Val {
-    std::string name;
-    TensorType type;
-  };
-  static AttrValue integer(int64_t i) { return Scalar{Scalar::Int, i, 0}; }
-  static AttrValue flag(bool v) { return Scalar{Scalar::Bool, v, 0}; }
-  static AttrValue word(DType t) { return std::string(dtypeName(t)); }
-  static AttrValue list(const Shape &s) {
-    std::vector<Dim> dims;
-    for (int64_t e : s)
-      dims.push_back({e, {}});
-    return dims;
-  }
-  Val input(DType, Shape);
-  std::optional<Val> emit(const std::string &op, std::vector<Val> operands, std::map<std::string, AttrValue> attrs = {},
-                          std::optional<Scalar> literal = {});
   int64_t extent();
   Val operand(DType, Shape);
   Val behind(Val v);
   std::optional<Val> product(std::optional<Val> left);
   std::optional<Val> attention();
 
-  Rng rng;
-  GraphSpec spec;
-  int names = 0;
   bool large;
   int64_t budget; ///< multiplications: the interpreter is slow
 };
-
-Generator::Val Generator::input(DType dtype, Shape shape) {
-  TensorSpec t{"x" + std::to_string(names++), dtype, {}};
-  for (int64_t e : shape)
-    t.shape.push_back({e, {}});
-  spec.inputs.push_back(t);
-  return {t.name, {dtype, std::move(shape)}};
-}
-
-std::optional<Generator::Val> Generator::emit(const std::string &op, std::vector<Val> operands,
-                                              std::map<std::string, AttrValue> attrs, std::optional<Scalar> literal) {
-  std::vector<OperandType> types;
-  NodeSpec node;
-  for (const Val &v : operands) {
-    types.push_back({v.type, {}});
-    node.inputs.push_back({v.name, {}});
-  }
-  if (literal) {
-    types.push_back({{}, literal});
-    node.inputs.push_back({{}, literal});
-  }
-  Result<Inferred> inferred = inferNode(findOp(op)->kind, types, 1, attrs, {});
-  if (!inferred)
-    return std::nullopt;
-  node.op = op;
-  node.attrs = std::move(attrs);
-  node.outputs = {"n" + std::to_string(names++)};
-  spec.nodes.push_back(node);
-  return Val{node.outputs[0], inferred->results[0]};
-}
 
 int64_t Generator::extent() {
   static const std::vector<int64_t> extents = {1,   1,   2,   3,   4,   5,   7,   8,   15,  16,  17,  24,  31,  32,
@@ -396,51 +338,6 @@ HostTensor data(Rng &rng, const TensorType &type, bool wild) {
   return t;
 }
 
-/// `kept`: what is wanted where no intermediate result is rounded to 16 bits, as a fused graph may have it. How far the two
-/// are apart says how well the problem is conditioned.
-/// `coarsest`: the type that is rounded most coarsely on the way.
-std::string compare(const HostTensor &want, const HostTensor &kept, const HostTensor &got, DType coarsest) {
-  if (want.type != got.type)
-    return "is " + str(got.type) + ", not " + str(want.type);
-  const DType type = want.type.dtype;
-  double largest = 1;
-  for (int64_t i = 0; isFloat(type) && i < want.type.elements(); ++i)
-    if (double v = loadElement(want.data.data(), type, i); std::isfinite(v))
-      largest = std::max(largest, std::fabs(v));
-  const double step = coarsest == DType::F32 ? 3e-5 : coarsest == DType::F16 ? 0x1p-8 : 0x1p-5;
-  for (int64_t i = 0; i < want.type.elements(); ++i) {
-    bool fine;
-    if (!isFloat(type)) {
-      fine = loadInteger(want.data.data(), type, i) == loadInteger(got.data.data(), type, i);
-    } else {
-      double w = loadElement(want.data.data(), type, i), g = loadElement(got.data.data(), type, i);
-      fine = std::isnan(w) || std::isnan(g) ? std::isnan(w) == std::isnan(g)
-             : std::isinf(w) || std::isinf(g)
-                 ? w == g
-                 : std::fabs(w - g) <= step * largest + 4 * std::fabs(w - loadElement(kept.data.data(), type, i));
-    }
-    if (!fine) {
-      char text[160];
-      std::snprintf(text, sizeof text, "element %lld is %.9g, not %.9g", static_cast<long long>(i),
-                    loadElement(got.data.data(), type, i), loadElement(want.data.data(), type, i));
-      return text;
-    }
-  }
-  return {};
-}
-
-/// Whether the results say anything: what rounding alone can make finite does not.
-bool isTelling(const std::vector<HostTensor> &want, const std::vector<HostTensor> &kept) {
-  for (size_t o = 0; o < want.size(); ++o)
-    for (int64_t i = 0; isFloat(want[o].type.dtype) && i < want[o].type.elements(); ++i) {
-      double v = loadElement(want[o].data.data(), want[o].type.dtype, i),
-             u = loadElement(kept[o].data.data(), want[o].type.dtype, i);
-      if ((std::isfinite(v) && std::fabs(v) > 1e30) || std::isfinite(v) != std::isfinite(u))
-        return false;
-    }
-  return true;
-}
-
 } // namespace
 
 int main(int argc, char **argv) {
@@ -464,8 +361,6 @@ int main(int argc, char **argv) {
       return 1;
     }
   }
-  for (int s : {SIGSEGV, SIGABRT, SIGFPE, SIGILL, SIGBUS})
-    std::signal(s, onCrash);
   Result<std::unique_ptr<Device>> device = Device::create(target);
   if (!device) {
     std::fprintf(stderr, "%s\n", device.error().str().c_str());
@@ -474,7 +369,7 @@ int main(int argc, char **argv) {
   int failed = 0, compared = 0, warpgroups = 0;
   bool hasThem = false; // the machine; it says why where it does not use them
   for (uint64_t seed = first; seed < end; ++seed) {
-    std::snprintf(crashText, sizeof crashText, "crashed in seed %llu\n", static_cast<unsigned long long>(seed));
+    nameCrash("seed " + std::to_string(seed));
     GraphSpec spec = Generator(seed, large).run();
     if (print)
       std::printf("%s\n", printGraph(spec).c_str());
@@ -499,11 +394,8 @@ int main(int argc, char **argv) {
           interpret(*graph, inputs, {}, {}, graph->strict ? Intermediates::Rounded : Intermediates::KeepF32);
       if (!kept)
         return "interpreter: " + kept.error().str();
-      const bool telling = isTelling(*want, *kept);
-      DType coarsest = DType::F32;
-      for (const Node &n : graph->nodes)
-        if (DType t = graph->type(n.outputs[0]).dtype; t == DType::BF16 || (t == DType::F16 && coarsest == DType::F32))
-          coarsest = t;
+      const bool telling = isFiniteAlike(*want, *kept);
+      const DType coarsest = coarsestType(*graph);
       const bool other = (*device)->record.find("kernel 'wgmma'") != std::string::npos;
       warpgroups += other;
       hasThem |= (*device)->record.find("warpgroup products") != std::string::npos;
@@ -514,7 +406,7 @@ int main(int argc, char **argv) {
           return "does not run: " + got.error().str();
         const std::vector<HostTensor> &before = last[other && offset];
         for (size_t o = 0; o < got->size(); ++o) {
-          std::string text = telling ? compare((*want)[o], (*kept)[o], (*got)[o], coarsest) : std::string();
+          std::string text = telling ? compareSums((*want)[o], (*kept)[o], (*got)[o], coarsest) : std::string();
           if (text.empty() && !before.empty() &&
               std::memcmp(before[o].data.data(), (*got)[o].data.data(), before[o].data.size()) != 0)
             text = "differs from run to run";

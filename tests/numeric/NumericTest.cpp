@@ -11,11 +11,11 @@
 #include "runtime/safetensors/Safetensors.h"
 #include "tests/numeric/support/Device.h"
 #include "tests/numeric/support/Evaluate.h"
+#include "tests/numeric/support/Harness.h"
 #include "tests/numeric/support/RandomGraph.h"
 #include "tests/numeric/support/Shrink.h"
 
 #include <chrono>
-#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -23,20 +23,10 @@
 #include <fstream>
 #include <sstream>
 
-#include <unistd.h>
-
 using namespace rl;
 using namespace rl::numeric;
 
 namespace {
-
-/// What a crash in the compiler or in a kernel prints: the case that is being run.
-char crashText[4096];
-void onCrash(int signal) {
-  (void)!write(2, crashText, std::strlen(crashText));
-  std::signal(signal, SIG_DFL);
-  std::raise(signal);
-}
 
 /// "" or why the case fails. `compiled`, where not null, is what the target gets in the place of the case's own graph.
 std::string failure(Device &device, Oracle &oracle, const Case &c, const GraphSpec *compiled = nullptr) {
@@ -82,7 +72,7 @@ void save(const std::string &directory, const std::string &name, const Case &c) 
 }
 
 bool report(Device &device, Oracle &oracle, Options &options, const std::string &name, const Case &c) {
-  std::snprintf(crashText, sizeof crashText, "crashed in %s\n", name.c_str());
+  nameCrash(name);
   std::string text = failure(device, oracle, c);
   if (text.empty())
     return true;
@@ -191,7 +181,7 @@ bool mutations(Device &device, Oracle &oracle, const Options &options) {
     random.transcendental = seed % 2 == 0; // where they are, a result may be off by some places
     Case c = withRandomData(randomGraph(seed, random), seed);
     GraphSpec broken = c.spec;
-    std::snprintf(crashText, sizeof crashText, "crashed in mutation %s\n", seedName(seed).c_str());
+    nameCrash("mutation " + seedName(seed));
     if (!mutate(broken, seed) || !shows(c.spec, broken, c))
       continue;
     Result<Graph> graph = resolve(c.spec);
@@ -263,8 +253,6 @@ int main(int argc, char **argv) {
                  "                    [--max-nodes N] [--max-elements N] [--save DIR] [--shrinks N] [--print]\n");
     return 1;
   }
-  for (int s : {SIGSEGV, SIGABRT, SIGFPE, SIGILL, SIGBUS})
-    std::signal(s, onCrash);
   Result<std::unique_ptr<Device>> device = Device::create(options.target);
   if (!device) {
     std::fprintf(stderr, "%s\n", device.error().str().c_str());

@@ -11,96 +11,33 @@
 #include "frontend/json/JsonReader.h"
 #include "ir/interp/Convert.h"
 #include "tests/numeric/support/Device.h"
+#include "tests/numeric/support/GraphMaker.h"
+#include "tests/numeric/support/Harness.h"
 #include "tests/numeric/support/RandomData.h"
 #include "tests/numeric/support/Rng.h"
 
 #include <cmath>
-#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-
-#include <unistd.h>
 
 using namespace rl;
 using namespace rl::numeric;
 
 namespace {
 
-char crashText[256];
-void onCrash(int signal) {
-  (void)!write(2, crashText, std::strlen(crashText));
-  std::signal(signal, SIG_DFL);
-  std::raise(signal);
-}
-
-class Generator {
+class Generator : GraphMaker {
 public:
-  explicit Generator(uint64_t seed) : rng(seed) {}
+  explicit Generator(uint64_t seed) : GraphMaker(seed) {}
   GraphSpec run();
   bool isExact = true;
 
 private:
-  using Shape = std::vector<int64_t>;
-  using Attributes = std::map<std::string, AttrValue>;
-  struct Val {
-    std::string name;
-    TensorType type;
-  };
-  static AttrValue integer(int64_t i) { return Scalar{Scalar::Int, i, 0}; }
-  static AttrValue list(const Shape &s) {
-    std::vector<Dim> dims;
-    for (int64_t e : s)
-      dims.push_back({e, {}});
-    return dims;
-  }
-  Val input(DType, Shape);
-  std::vector<Val> emit(const std::string &op, std::vector<Val> operands, Attributes attrs, size_t results = 1,
-                        std::optional<Scalar> literal = {});
   Shape shape();
   Attributes granularity(const Shape &);
   Val before(Val);
   void quantise(Val);
-
-  Rng rng;
-  GraphSpec spec;
-  int names = 0;
 };
-
-Generator::Val Generator::input(DType dtype, Shape shape) {
-  TensorSpec t{"x" + std::to_string(names++), dtype, {}};
-  for (int64_t e : shape)
-    t.shape.push_back({e, {}});
-  spec.inputs.push_back(t);
-  return {t.name, {dtype, std::move(shape)}};
-}
-
-/// Empty where the format has no such node.
-std::vector<Generator::Val> Generator::emit(const std::string &op, std::vector<Val> operands, Attributes attrs,
-                                            size_t results, std::optional<Scalar> literal) {
-  std::vector<OperandType> types;
-  NodeSpec node;
-  for (const Val &v : operands) {
-    types.push_back({v.type, {}});
-    node.inputs.push_back({v.name, {}});
-  }
-  if (literal) {
-    types.push_back({{}, literal});
-    node.inputs.push_back({{}, literal});
-  }
-  Result<Inferred> inferred = inferNode(findOp(op)->kind, types, results, attrs, {});
-  if (!inferred)
-    return {};
-  node.op = op;
-  node.attrs = std::move(attrs);
-  std::vector<Val> out;
-  for (const TensorType &type : inferred->results) {
-    out.push_back({"n" + std::to_string(names++), type});
-    node.outputs.push_back(out.back().name);
-  }
-  spec.nodes.push_back(node);
-  return out;
-}
 
 Generator::Shape Generator::shape() {
   static const std::vector<int64_t> widths = {1,  2,  3,   5,   8,   16,  24,  31,  32,  40,  64,
@@ -143,34 +80,34 @@ Generator::Val Generator::before(Val v) {
   for (int64_t more = rng.below(3); more > 0; --more) {
     std::vector<Val> next;
     switch (rng.below(8)) {
-    case 0: next = emit("neg", {v}, {}); break;
-    case 1: next = emit("mul", {v}, {}, 1, Scalar{Scalar::Float, 0, rng.chance(50) ? 2.0 : -1.0}); break;
-    case 2: next = emit("cast", {v}, {{"dtype", std::string(rng.chance(50) ? "f32" : "bf16")}}); break;
+    case 0: next = emitAll("neg", {v}, {}); break;
+    case 1: next = emitAll("mul", {v}, {}, 1, Scalar{Scalar::Float, 0, rng.chance(50) ? 2.0 : -1.0}); break;
+    case 2: next = emitAll("cast", {v}, {{"dtype", std::string(rng.chance(50) ? "f32" : "bf16")}}); break;
     case 3:
       if (v.type.rank() > 1) {
         Shape dims;
         for (int64_t d = 0; d < v.type.rank(); ++d)
           dims.push_back(d);
         std::swap(dims[0], dims.back());
-        next = emit("permute", {v}, {{"dims", list(dims)}});
+        next = emitAll("permute", {v}, {{"dims", list(dims)}});
       }
       break;
     case 4: // rounded to 16 bits before it is quantised, in a fused graph too
-      next = emit("mul", {v, input(v.type.dtype, v.type.shape)}, {});
+      next = emitAll("mul", {v, input(v.type.dtype, v.type.shape)}, {});
       if (next.empty() || spec.strict || v.type.dtype == DType::F32)
         break;
-      next = emit("cast", {next[0]}, {{"dtype", std::string(dtypeName(v.type.dtype))}});
+      next = emitAll("cast", {next[0]}, {{"dtype", std::string(dtypeName(v.type.dtype))}});
       break;
     case 5:
     case 6: // the same rows once more, in blocks of a few vectors
-      next = emit("fake_quantize", {v},
-                  {{"dtype", std::string("f8e4m3")},
-                   {"granularity", std::string("block")},
-                   {"block", list({1, int64_t{8} << rng.below(4)})}});
+      next = emitAll("fake_quantize", {v},
+                     {{"dtype", std::string("f8e4m3")},
+                      {"granularity", std::string("block")},
+                      {"block", list({1, int64_t{8} << rng.below(4)})}});
       break;
     default:
       if (v.type.rank() > 0)
-        next = emit("flip", {v}, {{"dims", list({v.type.rank() - 1})}});
+        next = emitAll("flip", {v}, {{"dims", list({v.type.rank() - 1})}});
     }
     if (!next.empty())
       v = next[0];
@@ -199,11 +136,11 @@ void Generator::quantise(Val v) {
       operands.push_back(input(results[1].dtype, results[1].shape));
   }
   if (rng.chance(25)) {
-    for (const Val &out : emit("fake_quantize", operands, own))
+    for (const Val &out : emitAll("fake_quantize", operands, own))
       spec.outputs.push_back(out.name);
     return;
   }
-  std::vector<Val> q = emit("quantize", operands, own, asymmetric ? 3 : 2);
+  std::vector<Val> q = emitAll("quantize", operands, own, asymmetric ? 3 : 2);
   for (const Val &out : q)
     if (isExact)
       spec.outputs.push_back(out.name);
@@ -212,7 +149,7 @@ void Generator::quantise(Val v) {
   attrs["dtype"] = std::string(rng.chance(50) ? "f32" : rng.chance(50) ? "bf16" : "f16");
   if (asymmetric && isExact && rng.chance(40))
     q[2] = input(DType::I32, q[2].type.shape); // any zero point
-  for (const Val &out : emit("dequantize", q, attrs))
+  for (const Val &out : emitAll("dequantize", q, attrs))
     spec.outputs.push_back(out.name);
 }
 
@@ -224,7 +161,7 @@ GraphSpec Generator::run() {
   while (spec.outputs.empty()) {
     Val v = before(input(rng.pick(floats), shape()));
     if (!isExact) {
-      std::vector<Val> norm = emit("rms_norm", {v}, {});
+      std::vector<Val> norm = emitAll("rms_norm", {v}, {});
       if (norm.empty())
         continue;
       v = norm[0];
@@ -310,8 +247,6 @@ int main(int argc, char **argv) {
       return 1;
     }
   }
-  for (int s : {SIGSEGV, SIGABRT, SIGFPE, SIGILL, SIGBUS})
-    std::signal(s, onCrash);
   Result<std::unique_ptr<Device>> device = Device::create(target);
   if (!device) {
     std::fprintf(stderr, "%s\n", device.error().str().c_str());
@@ -319,7 +254,7 @@ int main(int argc, char **argv) {
   }
   int failed = 0, compared = 0;
   for (uint64_t seed = first; seed < end; ++seed) {
-    std::snprintf(crashText, sizeof crashText, "crashed in seed %llu\n", static_cast<unsigned long long>(seed));
+    nameCrash("seed " + std::to_string(seed));
     Generator generator(seed);
     GraphSpec spec = generator.run();
     if (print)

@@ -10,52 +10,28 @@
 #include "frontend/json/JsonReader.h"
 #include "ir/interp/Convert.h"
 #include "tests/numeric/support/Device.h"
+#include "tests/numeric/support/GraphMaker.h"
+#include "tests/numeric/support/Harness.h"
 #include "tests/numeric/support/RandomData.h"
 #include "tests/numeric/support/Rng.h"
 
 #include <cmath>
-#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-
-#include <unistd.h>
 
 using namespace rl;
 using namespace rl::numeric;
 
 namespace {
 
-char crashText[256];
-void onCrash(int signal) {
-  (void)!write(2, crashText, std::strlen(crashText));
-  std::signal(signal, SIG_DFL);
-  std::raise(signal);
-}
-
 /// Graphs of a few nodes around reductions over one tensor's rows.
-class Generator {
+class Generator : GraphMaker {
 public:
-  explicit Generator(uint64_t seed) : rng(seed), heads(seed % 6 == 5), columns(seed % 16 == 9) {}
+  explicit Generator(uint64_t seed) : GraphMaker(seed), heads(seed % 6 == 5), columns(seed % 16 == 9) {}
   GraphSpec run();
 
 private:
-  using Shape = std::vector<int64_t>;
-  struct Val {
-    std::string name;
-    TensorType type;
-  };
-  static AttrValue integer(int64_t i) { return Scalar{Scalar::Int, i, 0}; }
-  static AttrValue flag(bool v) { return Scalar{Scalar::Bool, v, 0}; }
-  static AttrValue list(const Shape &s) {
-    std::vector<Dim> dims;
-    for (int64_t e : s)
-      dims.push_back({e, {}});
-    return dims;
-  }
-  Val input(DType, Shape);
-  std::optional<Val> emit(const std::string &op, std::vector<Val> operands, std::map<std::string, AttrValue> attrs = {},
-                          std::optional<Scalar> literal = {});
   Val around(Val v);
   std::optional<Val> reduction(Val v);
   std::optional<Val> picked(Val v);
@@ -65,42 +41,9 @@ private:
     return rng.chance(70) ? v.type.rank() - 1 : rng.below(v.type.rank());
   }
 
-  Rng rng;
   const bool heads;   ///< reductions of segments of rows
   const bool columns; ///< sums down the columns of what is reduced by rows, as many as a GPU's blocks carry along
-  GraphSpec spec;
-  int names = 0;
 };
-
-Generator::Val Generator::input(DType dtype, Shape shape) {
-  TensorSpec t{"x" + std::to_string(names++), dtype, {}};
-  for (int64_t e : shape)
-    t.shape.push_back({e, {}});
-  spec.inputs.push_back(t);
-  return {t.name, {dtype, std::move(shape)}};
-}
-
-std::optional<Generator::Val> Generator::emit(const std::string &op, std::vector<Val> operands,
-                                              std::map<std::string, AttrValue> attrs, std::optional<Scalar> literal) {
-  std::vector<OperandType> types;
-  NodeSpec node;
-  for (const Val &v : operands) {
-    types.push_back({v.type, {}});
-    node.inputs.push_back({v.name, {}});
-  }
-  if (literal) {
-    types.push_back({{}, literal});
-    node.inputs.push_back({{}, literal});
-  }
-  Result<Inferred> inferred = inferNode(findOp(op)->kind, types, 1, attrs, {});
-  if (!inferred)
-    return std::nullopt;
-  node.op = op;
-  node.attrs = std::move(attrs);
-  node.outputs = {"n" + std::to_string(names++)};
-  spec.nodes.push_back(node);
-  return Val{node.outputs[0], inferred->results[0]};
-}
 
 Generator::Shape Generator::shape() {
   if (columns) {
@@ -340,39 +283,6 @@ HostTensor data(Rng &rng, const TensorType &type) {
   return t;
 }
 
-/// `kept`: what is wanted where no intermediate result is rounded to 16 bits, as a fused graph may have it. How far the two
-/// are apart says how well the problem is conditioned.
-/// `coarsest`: the type that is rounded most coarsely on the way.
-std::string compare(const HostTensor &want, const HostTensor &kept, const HostTensor &got, DType coarsest) {
-  if (want.type != got.type)
-    return "is " + str(got.type) + ", not " + str(want.type);
-  const DType type = want.type.dtype;
-  double largest = 1;
-  for (int64_t i = 0; isFloat(type) && i < want.type.elements(); ++i)
-    if (double v = loadElement(want.data.data(), type, i); std::isfinite(v))
-      largest = std::max(largest, std::fabs(v));
-  const double step = coarsest == DType::F32 ? 3e-5 : coarsest == DType::F16 ? 0x1p-8 : 0x1p-5;
-  for (int64_t i = 0; i < want.type.elements(); ++i) {
-    bool fine;
-    if (!isFloat(type)) {
-      fine = loadInteger(want.data.data(), type, i) == loadInteger(got.data.data(), type, i);
-    } else {
-      double w = loadElement(want.data.data(), type, i), g = loadElement(got.data.data(), type, i);
-      fine = std::isnan(w) || std::isnan(g) ? std::isnan(w) == std::isnan(g)
-             : std::isinf(w) || std::isinf(g)
-                 ? w == g
-                 : std::fabs(w - g) <= step * largest + 4 * std::fabs(w - loadElement(kept.data.data(), type, i));
-    }
-    if (!fine) {
-      char text[160];
-      std::snprintf(text, sizeof text, "element %lld is %.9g, not %.9g", static_cast<long long>(i),
-                    loadElement(got.data.data(), type, i), loadElement(want.data.data(), type, i));
-      return text;
-    }
-  }
-  return {};
-}
-
 /// Whether the results say anything: extremes and places of values that were computed inexactly do not, nor do long products,
 /// which overflow f32 on the way, nor what rounding alone can make finite.
 bool isTelling(const Graph &graph, const std::vector<HostTensor> &want, const std::vector<HostTensor> &kept) {
@@ -385,14 +295,7 @@ bool isTelling(const Graph &graph, const std::vector<HostTensor> &want, const st
         !n.inputs[0].isLiteral() && graph.values[n.inputs[0].value].kind == Value::Result &&
         isFloat(graph.type(n.inputs[0].value).dtype))
       return false;
-  for (size_t o = 0; o < want.size(); ++o)
-    for (int64_t i = 0; isFloat(want[o].type.dtype) && i < want[o].type.elements(); ++i) {
-      double v = loadElement(want[o].data.data(), want[o].type.dtype, i),
-             u = loadElement(kept[o].data.data(), want[o].type.dtype, i);
-      if ((std::isfinite(v) && std::fabs(v) > 1e30) || std::isfinite(v) != std::isfinite(u))
-        return false;
-    }
-  return true;
+  return isFiniteAlike(want, kept);
 }
 
 /// Bit by bit, but for which NaN it is: packed and single conversions hand on different ones.
@@ -417,7 +320,7 @@ int compileAll(const std::string &name, uint64_t first, uint64_t end) {
   }
   int failed = 0;
   for (uint64_t seed = first; seed < end; ++seed) {
-    std::snprintf(crashText, sizeof crashText, "crashed in seed %llu\n", static_cast<unsigned long long>(seed));
+    nameCrash("seed " + std::to_string(seed));
     Result<Graph> graph = resolve(Generator(seed).run());
     if (!graph)
       continue;
@@ -454,8 +357,6 @@ int main(int argc, char **argv) {
       return 1;
     }
   }
-  for (int s : {SIGSEGV, SIGABRT, SIGFPE, SIGILL, SIGBUS})
-    std::signal(s, onCrash);
   if (!compileFor.empty())
     return compileAll(compileFor, first, end);
   Result<std::unique_ptr<Device>> device = Device::create(target);
@@ -465,7 +366,7 @@ int main(int argc, char **argv) {
   }
   int failed = 0, compared = 0;
   for (uint64_t seed = first; seed < end; ++seed) {
-    std::snprintf(crashText, sizeof crashText, "crashed in seed %llu\n", static_cast<unsigned long long>(seed));
+    nameCrash("seed " + std::to_string(seed));
     GraphSpec spec = Generator(seed).run();
     if (print)
       std::printf("%s\n", printGraph(spec).c_str());
@@ -492,17 +393,14 @@ int main(int argc, char **argv) {
       if (!kept)
         return "interpreter: " + kept.error().str();
       const bool telling = isTelling(*graph, *want, *kept);
-      DType coarsest = DType::F32;
-      for (const Node &n : graph->nodes)
-        if (DType t = graph->type(n.outputs[0]).dtype; t == DType::BF16 || (t == DType::F16 && coarsest == DType::F32))
-          coarsest = t;
+      const DType coarsest = coarsestType(*graph);
       std::vector<HostTensor> before;
       for (bool offset : {false, true, false}) {
         Result<std::vector<HostTensor>> got = (*device)->run(**module, inputs, {}, offset);
         if (!got)
           return "does not run: " + got.error().str();
         for (size_t o = 0; o < got->size(); ++o) {
-          std::string text = telling ? compare((*want)[o], (*kept)[o], (*got)[o], coarsest) : std::string();
+          std::string text = telling ? compareSums((*want)[o], (*kept)[o], (*got)[o], coarsest) : std::string();
           if (text.empty() && !before.empty() && !sameNumbers(before[o], (*got)[o]))
             text = "differs from run to run";
           if (!text.empty())

@@ -1,0 +1,82 @@
+// Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "tests/numeric/support/Harness.h"
+#include "ir/interp/Convert.h"
+
+#include <algorithm>
+#include <cmath>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+
+#include <unistd.h>
+
+namespace rl::numeric {
+
+static char crashText[4096];
+static void onCrash(int signal) {
+  (void)!write(2, crashText, std::strlen(crashText));
+  std::signal(signal, SIG_DFL);
+  std::raise(signal);
+}
+
+void nameCrash(const std::string &what) {
+  std::snprintf(crashText, sizeof crashText, "crashed in %s\n", what.c_str());
+  static const bool once = [] {
+    for (int s : {SIGSEGV, SIGABRT, SIGFPE, SIGILL, SIGBUS})
+      std::signal(s, onCrash);
+    return true;
+  }();
+  (void)once;
+}
+
+std::string compareSums(const HostTensor &want, const HostTensor &kept, const HostTensor &got, DType coarsest) {
+  if (want.type != got.type)
+    return "is " + str(got.type) + ", not " + str(want.type);
+  const DType type = want.type.dtype;
+  double largest = 1;
+  for (int64_t i = 0; isFloat(type) && i < want.type.elements(); ++i)
+    if (double v = loadElement(want.data.data(), type, i); std::isfinite(v))
+      largest = std::max(largest, std::fabs(v));
+  const double step = coarsest == DType::F32 ? 3e-5 : coarsest == DType::F16 ? 0x1p-8 : 0x1p-5;
+  for (int64_t i = 0; i < want.type.elements(); ++i) {
+    bool fine;
+    if (!isFloat(type)) {
+      fine = loadInteger(want.data.data(), type, i) == loadInteger(got.data.data(), type, i);
+    } else {
+      double w = loadElement(want.data.data(), type, i), g = loadElement(got.data.data(), type, i);
+      fine = std::isnan(w) || std::isnan(g) ? std::isnan(w) == std::isnan(g)
+             : std::isinf(w) || std::isinf(g)
+                 ? w == g
+                 : std::fabs(w - g) <= step * largest + 4 * std::fabs(w - loadElement(kept.data.data(), type, i));
+    }
+    if (!fine) {
+      char text[160];
+      std::snprintf(text, sizeof text, "element %lld is %.9g, not %.9g", static_cast<long long>(i),
+                    loadElement(got.data.data(), type, i), loadElement(want.data.data(), type, i));
+      return text;
+    }
+  }
+  return {};
+}
+
+DType coarsestType(const Graph &graph) {
+  DType coarsest = DType::F32;
+  for (const Node &n : graph.nodes)
+    if (DType t = graph.type(n.outputs[0]).dtype; t == DType::BF16 || (t == DType::F16 && coarsest == DType::F32))
+      coarsest = t;
+  return coarsest;
+}
+
+bool isFiniteAlike(const std::vector<HostTensor> &want, const std::vector<HostTensor> &kept) {
+  for (size_t o = 0; o < want.size(); ++o)
+    for (int64_t i = 0; isFloat(want[o].type.dtype) && i < want[o].type.elements(); ++i) {
+      double v = loadElement(want[o].data.data(), want[o].type.dtype, i),
+             u = loadElement(kept[o].data.data(), want[o].type.dtype, i);
+      if ((std::isfinite(v) && std::fabs(v) > 1e30) || std::isfinite(v) != std::isfinite(u))
+        return false;
+    }
+  return true;
+}
+
+} // namespace rl::numeric
