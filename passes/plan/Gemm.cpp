@@ -98,6 +98,24 @@ bool readsOnce(const Graph &graph, const Node &product, bool left, const std::se
   return ops <= kMostOps && bytes <= graph.type(operand).bytes() * 5 / 4;
 }
 
+std::optional<std::pair<ValueId, ValueId>> scaledOperand(const Graph &graph, ValueId operand,
+                                                         const std::set<ValueId> &stored) {
+  ValueId v = operandSource(graph, operand, &stored);
+  if (graph.values[v].kind != Value::Result || stored.contains(v))
+    return std::nullopt;
+  const Node &node = graph.nodes[graph.values[v].node];
+  if (node.op != OpKind::Mul || node.inputs[0].isLiteral() || node.inputs[1].isLiteral())
+    return std::nullopt;
+  ValueId x = operandSource(graph, node.inputs[0].value, &stored),
+          y = operandSource(graph, node.inputs[1].value, &stored);
+  auto isNumbers = [&](ValueId of) { return isF8(graph.type(of).dtype) && graph.type(of).dtype != DType::F8E8M0; };
+  if (isNumbers(y))
+    std::swap(x, y);
+  if (!isNumbers(x) || graph.type(y).dtype != DType::F32)
+    return std::nullopt;
+  return std::pair(x, y);
+}
+
 Result<Trace> traceOperand(const Graph &graph, ValueId operand, const std::vector<bool> &boundary, bool gpu) {
   const TensorType &type = graph.type(operand);
   TraceRequest request;

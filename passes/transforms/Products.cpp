@@ -198,6 +198,8 @@ private:
     auto flag = [&](bool v) { return v ? b.getUnitAttr() : UnitAttr(); };
     Value p = named(ridge::MatmulOp::create(b, loc, RankedTensorType::get({B, M, N}, element), x.v, y.v,
                                             flag(x.transposed), flag(y.transposed)));
+    if (op->hasAttr(ridge::kFastAttr)) // it may accumulate as the hardware does fastest
+      p.getDefiningOp()->setAttr(ridge::kFastAttr, b.getUnitAttr());
     return reshape(p, result);
   }
 
