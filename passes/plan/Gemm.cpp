@@ -58,7 +58,7 @@ ValueId operandSource(const Graph &graph, ValueId v, const std::set<ValueId> *st
     if (graph.values[v].kind != Value::Result || (stored && stored->contains(v)))
       return v;
     const Node &node = graph.nodes[graph.values[v].node];
-    bool through = cost::isView(node.op);
+    bool through = cost::isView(node.op) && !node.attrs.fast;
     if (node.op == OpKind::Cast && !node.inputs[0].isLiteral())
       through = widens(graph.type(node.inputs[0].value).dtype, graph.type(v).dtype);
     if (!through || node.inputs[0].isLiteral())
