@@ -86,6 +86,10 @@ Groups::Groups(std::vector<int64_t> extents, Granularity granularity, int64_t ax
 
 float largestOf(DType t) { return t == DType::F8E4M3 ? kE4M3.largest : t == DType::F8E5M2 ? kE5M2.largest : 127.0f; }
 
+float clipsFrom(DType t) {
+  return t == DType::F8E4M3 ? kE4M3.clips : t == DType::F8E5M2 ? kE5M2.clips : Integer{}.clips;
+}
+
 static float scaleOver(double range, double steps, DType scaleDtype) {
   if (range == 0)
     return 1;

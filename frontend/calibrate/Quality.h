@@ -54,6 +54,8 @@ private:
 
 /// The largest magnitude that the quantised type is scaled to: 448 (f8e4m3), 57344 (f8e5m2), 127 (i8).
 float largestOf(DType);
+/// The least magnitude that rounds beyond it: 464, 61440, 127.5.
+float clipsFrom(DType);
 
 /// The scale by which values up to `range` fit, as the format has it: range / largest in f32, 1 for a range of 0; of f8e8m0
 /// the least power of two that suffices.

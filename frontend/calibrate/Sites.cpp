@@ -7,20 +7,6 @@
 namespace rl::calibrate {
 namespace {
 
-/// For each value, whether parameters alone lead to it.
-std::vector<char> constants(const Graph &graph) {
-  std::vector<char> constant(graph.values.size());
-  for (ValueId v : graph.parameters)
-    constant[v] = true;
-  for (const Node &node : graph.nodes) {
-    const bool all = std::all_of(node.inputs.begin(), node.inputs.end(),
-                                 [&](const Operand &o) { return o.isLiteral() || constant[o.value]; });
-    for (ValueId v : node.outputs)
-      constant[v] = all;
-  }
-  return constant;
-}
-
 /// The scaled_matmul dimension that survives the product: M of its first operand, N of its second.
 int64_t outerDim(const Graph &graph, const Node &product, size_t operand) {
   const int64_t rank = graph.type(product.inputs[operand].value).rank();
@@ -92,6 +78,19 @@ void addFiner(Site &site, const std::vector<int64_t> &fixed, const std::vector<i
 }
 
 } // namespace
+
+std::vector<char> constants(const Graph &graph) {
+  std::vector<char> constant(graph.values.size());
+  for (ValueId v : graph.parameters)
+    constant[v] = true;
+  for (const Node &node : graph.nodes) {
+    const bool all = std::all_of(node.inputs.begin(), node.inputs.end(),
+                                 [&](const Operand &o) { return o.isLiteral() || constant[o.value]; });
+    for (ValueId v : node.outputs)
+      constant[v] = all;
+  }
+  return constant;
+}
 
 std::string str(const Grouping &g) {
   switch (g.granularity) {

@@ -38,6 +38,9 @@ struct Site {
   std::vector<Grouping> finer; ///< that its users take; of scales for the whole tensor
 };
 
+/// For each value, whether parameters alone lead to it.
+std::vector<char> constants(const Graph &);
+
 /// In the order of the file. `spec` must be valid, `graph` what it resolves to for some extents.
 std::vector<Site> findSites(const GraphSpec &spec, const Graph &graph);
 
