@@ -15,6 +15,7 @@ struct Delayed {
   size_t node = 0;
   std::string tensor;
   DType dtype = DType::F8E4M3;
+  int64_t rank = 0;
   float initial = 1;
 };
 
@@ -33,7 +34,7 @@ std::vector<Delayed> delayedNodes(const GraphSpec &spec, const Graph &graph) {
     if (constant[x] || graph.type(x).elements() == 0)
       continue;
     const float initial = from.inputs.size() > 1 ? static_cast<float>(from.inputs[1].literal->asDouble()) : 1.0f;
-    out.push_back({node.specIndex, from.inputs[0].name, a.dtype, initial});
+    out.push_back({node.specIndex, from.inputs[0].name, a.dtype, graph.type(x).rank(), initial});
   }
   std::sort(out.begin(), out.end(), [](const Delayed &a, const Delayed &b) { return a.node < b.node; });
   return out;
@@ -75,6 +76,12 @@ public:
   }
   OperandSpec reshape(OperandSpec x, const std::vector<int64_t> &shape) {
     return node("reshape", {std::move(x)}, {{"shape", dimsOf(shape)}});
+  }
+  /// Over all elements, rows first: so that the kernel that quantises rows can reduce them.
+  OperandSpec reduce(const char *op, OperandSpec x, int64_t rank) {
+    if (rank > 1)
+      x = node(op, {std::move(x)}, {{"dims", dimsOf({-1})}});
+    return node(op, {std::move(x)});
   }
   /// Scalars as one vector.
   OperandSpec vector(const std::vector<OperandSpec> &scalars) {
@@ -141,9 +148,15 @@ Result<DelayedGraph> delayScales(const GraphSpec &given, const DimValues &dims, 
     out.nodes.push_back(node.outputs[0]);
     const OperandSpec magnitude =
         w.node("abs", {w.node("cast", {OperandSpec{d.tensor, {}}}, {{"dtype", std::string("f32")}})});
-    amaxes.push_back(w.node("amax", {magnitude}));
-    const OperandSpec scaled = w.node("div", {magnitude, own});
-    clips.push_back(w.node("sum", {w.node("ge", {scaled, Writer::number(static_cast<double>(clipsFrom(d.dtype)))})}));
+    amaxes.push_back(w.reduce("amax", magnitude, d.rank));
+    const OperandSpec limit = w.node("mul", {own, Writer::number(static_cast<double>(clipsFrom(d.dtype)))});
+    const OperandSpec beyond = w.node("ge", {magnitude, limit});
+    // That the result is finite where its magnitude is beyond goes without saying; said, it puts the result on the way to a
+    // reduction, so that one kernel writes it and reduces, and the tensor is read once.
+    const OperandSpec kept =
+        w.node("isfinite", {w.node("cast", {OperandSpec{out.nodes.back(), {}}}, {{"dtype", std::string("f32")}})});
+    const OperandSpec clipped = w.node("logical_and", {beyond, kept});
+    clips.push_back(w.reduce("sum", clipped, d.rank));
     largest.push_back(w.node("full", {},
                              {{"shape", dimsOf({})},
                               {"value", Scalar{Scalar::Float, 0, static_cast<double>(largestOf(d.dtype))}},

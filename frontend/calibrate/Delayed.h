@@ -36,7 +36,7 @@ struct DelayedGraph {
 /// such nodes the state is
 ///   delayed.history f32 [S, 16]  amax of the run r at r mod 16; 0 before there was one, and where it was not finite
 ///   delayed.scale f32 [S]        what the next run uses: first the literal, or 1
-///   delayed.overflows i64 [S]    values so far that were clipped (beyond what rounds to the largest value)
+///   delayed.overflows i64 [S]    values so far that were clipped: of at least the scale times 464, 61440 or 127.5
 ///   delayed.runs i64 []
 /// (another prefix where the graph has these names). After every run whose number, from 1, is a multiple of `every`, the
 /// scale becomes the history's maximum / largest, at least 2^-126; it stays where the maximum is 0.

@@ -228,7 +228,7 @@ class DelayedScaling(Abi):
                         self.assertEqual(got, self.run_all(want, x), (target, every, k))
                     for i, (name, dtype, _, _) in enumerate(nodes):
                         magnitudes = [abs(v) if name == "x" else abs(f32(-3 * v)) for v in x]
-                        overflows[i] += sum(f32(v / scale[i]) >= self.CLIPS[dtype] for v in magnitudes)
+                        overflows[i] += sum(v >= f32(scale[i] * self.CLIPS[dtype]) for v in magnitudes)
                         amax = max(magnitudes) if all(v == v for v in magnitudes) else 0.0
                         history[i][k % 16] = amax if amax < float("inf") else 0.0
                         if (k + 1) % (every or 1) == 0 and max(history[i]) > 0:
@@ -276,6 +276,21 @@ class DelayedScaling(Abi):
             self.run_all(m, [2.0] * self.N)
             self.assertEqual(self.read(m, "delayed2.scale", "f"), [f32(2 / 127)])
             self.assertEqual(self.read(m, "delayed.scale", "f"), [1.0])
+
+    def test_the_tensor_is_read_once(self):
+        g = graph([{"op": "gelu", "inputs": ["x"], "outputs": ["h"]},
+                   {"op": "quantize", "inputs": ["h"], "outputs": ["q", "s"], "attrs": {"dtype": "f8e4m3"}}],
+                  {"x": {"dtype": "bf16", "shape": [512, 1024]}}, ["q"])
+        for target in ("cpu", "sm_90a"):
+            read = []
+            for options in (b'{"cache": "off"}', b'{"cache": "off", "delayed_scaling": {}}'):
+                code, m, message = self.compile(g, target, options)
+                self.assertEqual(code, OK, message)
+                text = C.c_char_p()
+                self.assertEqual(L.rl_explain(m, b"json", C.byref(text)), OK)
+                read.append(sum(k["bytes_read"] for k in json.loads(text.value)["kernels"]) / (2 * 512 * 1024))
+            self.assertGreaterEqual(read[0], 2, target)
+            self.assertLess(read[1], 1.1, target)
 
     def test_refused(self):
         g = self.graph(("x", "i8", [], {"granularity": "token"}))
