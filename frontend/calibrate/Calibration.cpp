@@ -25,7 +25,7 @@ Calibration::Calibration(Site site, std::optional<double> percentile)
   for (const Grouping &g : of.finer) {
     Candidate c;
     c.grouping = g;
-    c.dynamic = g.granularity == Granularity::Token;
+    c.dynamic = !regrouped(of, g).staysDynamic.empty();
     finer.push_back(c);
   }
 }
@@ -120,11 +120,20 @@ void Calibration::endSecond() {
   const bool lost = !outlierChannels.empty() || outcome.clippedShare() > kOutlierShare;
   double wanted = outcome.sqnr() + (lost ? kGainWithOutliers : kGain);
   for (const Candidate &c : finer)
-    if (c.quality.sqnr() >= wanted && std::isfinite(outcome.sqnr())) {
-      if (proposed && proposed->sqnr >= c.quality.sqnr())
-        continue;
-      proposed = Proposal{c.grouping, c.quality.sqnr()};
-    }
+    if (std::isfinite(outcome.sqnr()) && c.quality.sqnr() >= wanted &&
+        (!proposed || c.quality.sqnr() > proposed->quality.sqnr()))
+      proposed = Proposal{c.grouping, c.scale, c.quality};
+}
+
+void Calibration::refine() {
+  if (!proposed || !of.keepsGrouping.empty())
+    return;
+  before = Proposal{of.grouping, chosen, outcome};
+  of = regrouped(of, proposed->grouping);
+  chosen = proposed->scale;
+  outcome = proposed->quality;
+  used = 100;
+  proposed.reset();
 }
 
 } // namespace rl::calibrate

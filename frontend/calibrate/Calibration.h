@@ -32,7 +32,8 @@ struct Channel {
 
 struct Proposal {
   Grouping grouping;
-  double sqnr = 0; ///< dB
+  std::vector<float> scale; ///< empty: dynamic
+  Quality quality;
 };
 
 class Calibration {
@@ -45,6 +46,8 @@ public:
   void endFirst();
   void second(const float *x, const std::vector<int64_t> &shape);
   void endSecond();
+  /// Takes what is proposed, if something is and the graph can be written with it.
+  void refine();
 
   const Site &site() const { return of; }
   const Magnitudes &magnitudes() const { return values; }
@@ -55,7 +58,9 @@ public:
   float threshold() const { return beyond; }                 ///< of outliers
   /// By index; none where each channel has a scale.
   const std::vector<Channel> &outliers() const { return outlierChannels; }
-  const std::optional<Proposal> &proposal() const { return proposed; }
+  const std::optional<Proposal> &proposal() const { return proposed; } ///< that was not taken
+  /// What the site was before `refine` changed it.
+  const std::optional<Proposal> &unrefined() const { return before; }
 
 private:
   struct Candidate {
@@ -82,7 +87,7 @@ private:
   double used = 100;
   Quality outcome;
   std::vector<Channel> outlierChannels;
-  std::optional<Proposal> proposed;
+  std::optional<Proposal> proposed, before;
 };
 
 } // namespace rl::calibrate

@@ -62,11 +62,12 @@ std::string whyDynamic(const Site &site) {
 }
 
 /// Groupings of an activation or a weight that are finer than the tensor and that all users of the quantised tensor take.
-void addFiner(Site &site, const std::vector<int64_t> &fixed, const std::vector<int64_t> &products) {
-  const auto rank = static_cast<int64_t>(fixed.size());
+/// `products`: the dimension that survives each scaled_matmul.
+void addFiner(Site &site, const std::vector<int64_t> &products) {
+  const auto rank = static_cast<int64_t>(site.shape.size());
   if (rank < 2 || site.asymmetric || site.grouping.granularity != Granularity::Tensor)
     return;
-  bool axis = fixed[static_cast<size_t>(site.channelDim)] > 1, token = true;
+  bool axis = site.shape[static_cast<size_t>(site.channelDim)] > 1, token = true;
   for (int64_t outer : products) {
     axis &= outer == site.channelDim;
     token &= outer == rank - 2;
@@ -75,6 +76,35 @@ void addFiner(Site &site, const std::vector<int64_t> &fixed, const std::vector<i
     site.finer.push_back({Granularity::Axis, site.channelDim});
   if (token)
     site.finer.push_back({Granularity::Token});
+}
+
+/// Finds who takes q and its scale, and whether another granularity would come out anywhere else.
+void findUses(Site &site, const Graph &graph, const Node &node) {
+  if (node.op != OpKind::Quantize)
+    return;
+  const ValueId q = node.outputs[0], scale = node.outputs[1];
+  auto is = [](const Node &user, size_t k, ValueId v) { return k < user.inputs.size() && user.inputs[k].value == v; };
+  for (ValueId v : graph.outputs)
+    if (v == q || v == scale)
+      site.keepsGrouping = graph.values[v].name + " is an output of the graph";
+  for (NodeId n = 0; n < graph.nodes.size(); ++n) {
+    const Node &user = graph.nodes[n];
+    for (size_t k = 0; k < user.inputs.size(); ++k) {
+      if (!is(user, k, q) && !is(user, k, scale))
+        continue;
+      const bool dequantizes = user.op == OpKind::Dequantize && is(user, 0, q) && is(user, 1, scale);
+      const bool multiplies = user.op == OpKind::ScaledMatmul && is(user, k % 2, q) && is(user, k % 2 + 2, scale);
+      if (!dequantizes && !multiplies)
+        site.keepsGrouping = graph.values[user.inputs[k].value].name + " is used by " + graph.describe(n);
+      else if (is(user, k, q))
+        site.uses.push_back({user.specIndex, static_cast<int>(k)});
+    }
+  }
+}
+
+const char *nameOf(Granularity g) {
+  const char *const names[] = {"tensor", "axis", "token", "block"};
+  return names[static_cast<size_t>(g)];
 }
 
 } // namespace
@@ -93,13 +123,11 @@ std::vector<char> constants(const Graph &graph) {
 }
 
 std::string str(const Grouping &g) {
-  switch (g.granularity) {
-  case Granularity::Tensor: return "tensor";
-  case Granularity::Axis: return "axis " + std::to_string(g.axis);
-  case Granularity::Token: return "token";
-  case Granularity::Block: break;
-  }
-  return "block " + rl::str(std::vector<int64_t>{g.block[0], g.block[1]});
+  const std::string name = nameOf(g.granularity);
+  if (g.granularity == Granularity::Axis)
+    return name + " " + std::to_string(g.axis);
+  return g.granularity == Granularity::Block ? name + " " + rl::str(std::vector<int64_t>{g.block[0], g.block[1]})
+                                             : name;
 }
 
 std::vector<Site> findSites(const GraphSpec &spec, const Graph &graph) {
@@ -126,26 +154,47 @@ std::vector<Site> findSites(const GraphSpec &spec, const Graph &graph) {
     site.constant = constant[x];
     const int64_t rank = graph.type(x).rank();
     site.channelDim = rank == 0 ? -1 : site.constant && rank > 1 ? 0 : rank - 1;
-    auto &uses = products.emplace_back();
+    findUses(site, graph, node);
+    auto &outer = products.emplace_back();
     if (node.op == OpKind::Quantize)
       for (const Node &user : graph.nodes)
         for (size_t k = 0; user.op == OpKind::ScaledMatmul && k < 2; ++k)
           if (user.inputs[k].value == node.outputs[0]) {
-            uses.push_back(outerDim(graph, user, k));
+            outer.push_back(outerDim(graph, user, k));
             if (k == 1)
-              site.channelDim = uses.back();
+              site.channelDim = outer.back();
           }
     if (site.grouping.granularity == Granularity::Axis)
       site.channelDim = site.grouping.axis;
   }
   const std::vector<std::vector<int64_t>> extents = fixedExtents(spec, sites);
   for (size_t i = 0; i < extents.size(); ++i) {
-    sites[i].scaleShape = scaleShapeOf(extents[i], sites[i].grouping);
-    sites[i].staysDynamic = whyDynamic(sites[i]);
-    addFiner(sites[i], extents[i], products[i]);
+    sites[i].shape = extents[i];
+    sites[i] = regrouped(sites[i], sites[i].grouping);
+    addFiner(sites[i], products[i]);
   }
   std::sort(sites.begin(), sites.end(), [](const Site &a, const Site &b) { return a.node < b.node; });
   return sites;
+}
+
+Site regrouped(const Site &site, const Grouping &grouping) {
+  Site out = site;
+  out.grouping = grouping;
+  out.scaleShape = scaleShapeOf(site.shape, grouping);
+  out.staysDynamic = whyDynamic(out);
+  return out;
+}
+
+void writeGrouping(GraphSpec &spec, const Site &site) {
+  auto write = [&](size_t node, const std::string &suffix) {
+    auto &attrs = spec.nodes[node].attrs;
+    attrs["granularity" + suffix] = std::string(nameOf(site.grouping.granularity));
+    if (site.grouping.granularity == Granularity::Axis)
+      attrs["axis" + suffix] = Scalar{Scalar::Int, site.grouping.axis, 0};
+  };
+  write(site.node, "");
+  for (const Use &use : site.uses)
+    write(use.node, spec.nodes[use.node].op == "dequantize" ? "" : use.operand == 0 ? "_a" : "_b");
 }
 
 GraphSpec measuring(const GraphSpec &spec, const std::vector<std::string> &tensors) {

@@ -20,6 +20,12 @@ struct Grouping {
 };
 std::string str(const Grouping &); ///< "tensor", "axis 1", "token", "block [1, 128]"
 
+/// An operand of a node that takes what a quantize node makes: of dequantize 0, of scaled_matmul 0 or 1, with its scale.
+struct Use {
+  size_t node = 0; ///< in GraphSpec::nodes
+  int operand = 0;
+};
+
 /// A quantize or fake_quantize node without a scale operand.
 struct Site {
   size_t node = 0;    ///< in GraphSpec::nodes
@@ -30,12 +36,15 @@ struct Site {
   Grouping grouping;
   bool asymmetric = false;
   bool constant = false;           ///< parameters alone lead to the tensor
+  std::vector<int64_t> shape;      ///< of the tensor; -1: an extent that a call decides
   std::vector<int64_t> scaleShape; ///< of a scale operand
   std::string staysDynamic;        ///< why no scale can be written; empty: one can
   /// The dimension whose indices are called channels: N of scaled_matmul's second operand, the first of what parameters alone
   /// make, else the last. -1 for a tensor of rank 0.
   int64_t channelDim = -1;
   std::vector<Grouping> finer; ///< that its users take; of scales for the whole tensor
+  std::vector<Use> uses;       ///< whose attributes say the granularity, too
+  std::string keepsGrouping;   ///< why it cannot be written with another granularity; empty: it can
 };
 
 /// For each value, whether parameters alone lead to it.
@@ -43,6 +52,11 @@ std::vector<char> constants(const Graph &);
 
 /// In the order of the file. `spec` must be valid, `graph` what it resolves to for some extents.
 std::vector<Site> findSites(const GraphSpec &spec, const Graph &graph);
+
+/// The site with another granularity, one of its finer ones.
+Site regrouped(const Site &, const Grouping &);
+/// Writes the site's granularity to its node and to its uses.
+void writeGrouping(GraphSpec &, const Site &);
 
 /// The spec with these tensors as its outputs. A gradient request is left out.
 GraphSpec measuring(const GraphSpec &, const std::vector<std::string> &tensors);

@@ -133,6 +133,8 @@ Status writeCalibrated(const Outputs &outputs, GraphSpec spec, std::vector<Calib
   codes.reserve(all.size());
   for (Calibrated &c : all) {
     const Site &site = c.calibration.site();
+    if (c.calibration.unrefined())
+      calibrate::writeGrouping(spec, site);
     if (!c.calibration.isWritten())
       continue;
     const std::vector<float> &scale = c.calibration.scale();
@@ -203,6 +205,9 @@ Status calibrateCommand(const Options &options) {
             second ? c.calibration.endSecond() : c.calibration.endFirst();
       }
   }
+  if (options.refine)
+    for (Calibrated &c : all)
+      c.calibration.refine();
   if (outputs)
     RL_TRY(writeCalibrated(*outputs, work.spec, all));
 

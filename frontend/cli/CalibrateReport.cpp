@@ -17,6 +17,10 @@ using calibrate::Channel;
 constexpr double kPercentiles[] = {50, 99, 99.9, 99.99};
 
 std::string decibels(double value) { return std::isnan(value) ? "-" : std::isinf(value) ? "exact" : fixed(value, 2); }
+/// "44.47 dB (+10.03)"
+std::string gained(const calibrate::Quality &now, const calibrate::Quality &before) {
+  return decibels(now.sqnr()) + " dB (+" + decibels(now.sqnr() - before.sqnr()) + ")";
+}
 std::string percent(double share) { return number(100 * share) + " %"; }
 std::string basis(const Calibration &c) { return c.percentile() < 100 ? number(c.percentile()) + " %" : "amax"; }
 
@@ -72,8 +76,12 @@ std::string remarks(const Calibrated &calibrated) {
     out += "\n";
   }
   if (c.proposal())
-    out += start + "proposed: granularity " + str(c.proposal()->grouping) + ", SQNR " + decibels(c.proposal()->sqnr) +
-           " dB (+" + fixed(c.proposal()->sqnr - c.quality().sqnr(), 2) + ")\n";
+    out += start + "proposed: granularity " + str(c.proposal()->grouping) + ", SQNR " +
+           gained(c.proposal()->quality, c.quality()) +
+           (site.keepsGrouping.empty() ? "" : "; to be written by hand: " + site.keepsGrouping) + "\n";
+  if (c.unrefined())
+    out += start + "granularity " + str(c.unrefined()->grouping) + " became " + str(site.grouping) + ", SQNR " +
+           gained(c.quality(), c.unrefined()->quality) + "\n";
   return out;
 }
 
@@ -99,6 +107,12 @@ nlohmann::ordered_json jsonOf(const Calibrated &calibrated) {
   j["pointer"] = "/nodes/" + std::to_string(site.node);
   j["dtype"] = dtypeName(site.dtype);
   addGrouping(j, site.grouping);
+  if (c.unrefined()) {
+    nlohmann::ordered_json was;
+    addGrouping(was, c.unrefined()->grouping);
+    was["sqnr_db"] = finiteOrNull(c.unrefined()->quality.sqnr());
+    j["before"] = was;
+  }
   j["values"] = c.magnitudes().finite();
   j["nan"] = c.magnitudes().nans();
   j["infinite"] = c.magnitudes().infinite();
@@ -125,7 +139,7 @@ nlohmann::ordered_json jsonOf(const Calibrated &calibrated) {
   if (c.proposal()) {
     nlohmann::ordered_json proposal;
     addGrouping(proposal, c.proposal()->grouping);
-    proposal["sqnr_db"] = finiteOrNull(c.proposal()->sqnr);
+    proposal["sqnr_db"] = finiteOrNull(c.proposal()->quality.sqnr());
     j["proposal"] = proposal;
   }
   return j;

@@ -38,6 +38,7 @@ struct Options {
   std::string action;              ///< cache
   std::string data;                ///< calibrate: a safetensors file or a directory of them
   int samples = 512;               ///< calibrate
+  bool refine = false;             ///< calibrate
   double percentile = -1;          ///< calibrate; negative: the better of the amax and 99.99
 };
 

@@ -204,7 +204,7 @@ clipped values and SQNR; outlier channels (more than 0.1 % of the values beyond 
 the median channel's); and granularity axis or token where the node's users take it and it gains 6 dB, or 1 dB where
 there are outlier channels or more than 0.1 % is clipped.
 Examples:
-  ridgeline calibrate ffn.json --data samples -o calibrated.json
+  ridgeline calibrate ffn.json --data samples --refine -o calibrated.json
   ridgeline calibrate ffn.json --data stacked.safetensors --params weights.safetensors --samples 64 --json
   ridgeline run calibrated.json --inputs in.safetensors --params calibrated.scales.safetensors --outputs out.safetensors)");
   addGraph(calibrate, options, false);
@@ -219,6 +219,8 @@ Examples:
       .add_option("--percentile", options.percentile, "scales of whole tensors clip what lies beyond it; 100: the amax")
       ->type_name("P")
       ->check(CLI::Range(1.0, 100.0));
+  calibrate.add_flag("--refine", options.refine,
+                     "use the granularities that are proposed, where dequantize and scaled_matmul are the only users");
   calibrate.add_option("-o,--output", options.output, "graph file to write; without it there is the report alone")
       ->type_name("G");
   calibrate.add_flag("--json", options.json, "print the report as JSON");

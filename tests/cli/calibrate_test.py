@@ -171,6 +171,28 @@ class Calibrate(Cli):
         self.assertEqual([c["index"] for c in by["t"]["outlier_channels"]], [3])
         self.assertGreater(by["t"]["proposal"]["sqnr_db"], by["t"]["sqnr_db"] + 1)
 
+    def test_refine(self):
+        for k, (rows, x) in enumerate(self.samples):
+            self.save(f"data/{k}.safetensors", rows, [v * (200 if i % 8 == 3 else 1) for i, v in enumerate(x)])
+        # The codes of the second are an output, which has a meaning to somebody.
+        self.write("g.json", dict(LAYER, nodes=LAYER["nodes"] + [node("quantize", ["x"], ["o", "os"], dtype="i8")],
+                                  outputs=LAYER["outputs"] + ["o"]))
+        _, plain = self.report()
+        _, by = self.report("--refine", "-o", "c.json")
+        self.assertEqual((by["xq"]["granularity"], by["xq"]["before"]["granularity"]), ("token", "tensor"))
+        self.assertEqual(by["xq"]["sqnr_db"], plain["xq"]["proposal"]["sqnr_db"])
+        self.assertEqual((by["o"]["granularity"], by["o"]["proposal"]), ("tensor", plain["o"]["proposal"]))
+        self.assertNotIn("before", by["o"])
+        g = {n["outputs"][0]: n for n in json.loads(self.read("c.json"))["nodes"]}
+        self.assertEqual(g["xq"]["attrs"]["granularity"], "token")
+        self.assertEqual(g["y"]["attrs"]["granularity_a"], "token")
+        self.assertEqual(g["t"]["attrs"]["granularity"], by["t"]["granularity"])
+        self.ok("verify", "c.json", "--inputs", "data/0.safetensors", "--params", "w.safetensors", "--params", "c.scales.safetensors",
+                "--target", "cpu")
+        text = self.calibrate("--refine").stdout
+        self.assertRegex(text, r"(?m)^xq: granularity tensor became token, SQNR [\d.]+ dB \(\+[\d.]+\)$")
+        self.assertRegex(text, r"(?m)^o: proposed: granularity .*; to be written by hand: o is an output of the graph$")
+
     def test_not_finite_and_empty(self):
         self.save("data/0.safetensors", 1, [math.nan, math.inf, -math.inf, 1, 2, 3, 4, -5])
         for k in range(1, 6):

@@ -368,6 +368,45 @@ TEST(Sites, ScalesAreWritten) {
   EXPECT_EQ(str(graph->type(graph->parameters[2])), "f8e8m0 []");
 }
 
+TEST(Sites, AnotherGranularityIsWrittenToAllWhoTakeIt) {
+  const std::string start = R"({"ridgeline": 1, "name": "g", "inputs": {"x": {"dtype": "f32", "shape": [4, 8]}},
+    "parameters": {"w": {"dtype": "f32", "shape": [8, 6]}},
+    "nodes": [
+      {"op": "quantize", "inputs": ["x"], "outputs": ["q", "s"], "attrs": {"dtype": "i8", "granularity": "tensor"}},
+      {"op": "quantize", "inputs": ["w"], "outputs": ["v", "t"], "attrs": {"dtype": "i8"}},
+      {"op": "dequantize", "inputs": ["q", "s"], "outputs": ["d"], "attrs": {"dtype": "f32"}},
+      {"op": "scaled_matmul", "inputs": ["q", "v", "s", "t"], "outputs": ["y"], "attrs": {"granularity_a": "tensor",
+       "granularity_b": "tensor"}})";
+  Found f = find(start + R"(], "outputs": ["d", "y"]})");
+  ASSERT_EQ(f.sites.size(), 2u);
+  EXPECT_EQ(f.sites[0].keepsGrouping, "");
+  ASSERT_EQ(f.sites[0].uses.size(), 2u);
+  EXPECT_EQ(text(f.sites[0].finer), "token");
+  writeGrouping(f.spec, regrouped(f.sites[0], {Granularity::Token}));
+  EXPECT_EQ(text(f.sites[1].finer), "axis 1");
+  const Site columns = regrouped(f.sites[1], f.sites[1].finer[0]);
+  EXPECT_EQ(columns.scaleShape, std::vector<int64_t>{6});
+  writeGrouping(f.spec, columns);
+  writeScale(f.spec, columns, std::vector<float>(6, 0.5f));
+  auto graph = resolve(f.spec);
+  ASSERT_TRUE(graph) << graph.error().str();
+  for (const Node &node : graph->nodes) {
+    if (node.op == OpKind::Dequantize)
+      EXPECT_EQ(node.attrs.granularity, Granularity::Token);
+    if (node.op == OpKind::ScaledMatmul) {
+      EXPECT_EQ(node.attrs.granularityA, Granularity::Token);
+      EXPECT_EQ(node.attrs.granularityB, Granularity::Axis);
+      EXPECT_EQ(node.attrs.axisB, 1);
+    }
+  }
+  // Where the codes or the scale show otherwise, they stay.
+  for (const char *end :
+       {R"(], "outputs": ["d", "q"]})", R"(], "outputs": ["y", "s"]})",
+        R"(, {"op": "neg", "inputs": ["s"], "outputs": ["n"]}], "outputs": ["n"]})",
+        R"(, {"op": "reshape", "inputs": ["q"], "outputs": ["r"], "attrs": {"shape": [32]}}], "outputs": ["r"]})"})
+    EXPECT_NE(find(start + end).sites[0].keepsGrouping, "") << end;
+}
+
 //===------------------------------------------------------------------------------------------------------------------===//
 // Calibration
 //===------------------------------------------------------------------------------------------------------------------===//
@@ -378,6 +417,7 @@ Site tensorSite(DType dtype) {
   site.output = "q";
   site.dtype = dtype;
   site.channelDim = 1;
+  site.shape = {-1, 2}; // of the finer scales only whether they are fixed matters here
   site.finer = {{Granularity::Axis, 1}, {Granularity::Token}};
   return site;
 }
@@ -446,7 +486,7 @@ TEST(Calibrate, AnOutlierChannelIsNamedAndAFinerScaleProposed) {
   EXPECT_EQ(c.outliers()[0].index, 5);
   EXPECT_EQ(c.outliers()[0].amax, c.magnitudes().amax());
   ASSERT_TRUE(c.proposal());
-  EXPECT_GE(c.proposal()->sqnr, c.quality().sqnr() + kGainWithOutliers);
+  EXPECT_GE(c.proposal()->quality.sqnr(), c.quality().sqnr() + kGainWithOutliers);
 
   // The same without the outlier: no channel, no proposal.
   const Calibration even = calibrated(tensorSite(DType::I8), {gauss(500 * 64), gauss(500 * 64, 2)}, shape);
@@ -459,6 +499,54 @@ TEST(Calibrate, AnOutlierChannelIsNamedAndAFinerScaleProposed) {
   const Calibration none = calibrated(fixed, {x}, shape);
   EXPECT_EQ(none.outliers().size(), 1u);
   EXPECT_FALSE(none.proposal());
+}
+
+TEST(Calibrate, WhatIsProposedCanBeTaken) {
+  std::vector<float> x = gauss(500 * 2);
+  for (size_t row = 0; row < 500; ++row)
+    x[row * 2] *= 50;
+  Site site = tensorSite(DType::I8);
+  site.finer = {{Granularity::Axis, 1}};
+  Calibration c = calibrated(site, {x}, {500, 2});
+  const std::vector<float> was = c.scale();
+  ASSERT_TRUE(c.proposal());
+  const double promised = c.proposal()->quality.sqnr();
+  c.refine();
+  EXPECT_EQ(calibrate::str(c.site().grouping), "axis 1");
+  EXPECT_EQ(c.site().scaleShape, std::vector<int64_t>{2});
+  EXPECT_EQ(c.scale().size(), 2u);
+  EXPECT_EQ(c.quality().sqnr(), promised);
+  EXPECT_FALSE(c.proposal());
+  ASSERT_TRUE(c.unrefined());
+  EXPECT_EQ(c.unrefined()->scale, was);
+  EXPECT_LT(c.unrefined()->quality.sqnr(), promised);
+
+  site.keepsGrouping = "q is an output";
+  Calibration kept = calibrated(site, {x}, {500, 2});
+  kept.refine();
+  EXPECT_TRUE(kept.proposal());
+  EXPECT_FALSE(kept.unrefined());
+  EXPECT_EQ(kept.scale(), was);
+
+  // Rows of an activation have scales of their own, rows of a weight have lasting ones.
+  for (bool constant : {false, true}) {
+    site = tensorSite(DType::I8);
+    site.finer = {{Granularity::Token}};
+    site.constant = constant;
+    site.shape = {60, 3};
+    std::vector<float> y = gauss(60 * 3);
+    for (size_t i = 0; i < 3; ++i)
+      y[i] *= 100;
+    Calibration rows = calibrated(site, {y}, {60, 3});
+    ASSERT_TRUE(rows.proposal());
+    rows.refine();
+    EXPECT_EQ(rows.isWritten(), constant);
+    std::vector<float> amax(60), want;
+    raise(amax, y.data(), Groups({60, 3}, Granularity::Token, 0, kNoBlock));
+    for (float a : amax)
+      want.push_back(scaleFor(a, DType::I8, DType::F32));
+    EXPECT_EQ(rows.scale(), constant ? want : std::vector<float>());
+  }
 }
 
 TEST(Calibrate, FewChannelsAndRareOutliers) {
