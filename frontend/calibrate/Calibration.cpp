@@ -114,7 +114,7 @@ void Calibration::endSecond() {
       continue;
     const double share = static_cast<double>(channelBeyond[c]) / static_cast<double>(channelValues[c]);
     const bool clips = channelBeyond[c] > kOutlierValues && share > kOutlierShare;
-    if (clips || (median > 0 && channelAmax[c] > kOutlierAmax * median))
+    if (channelAmax[c] > (clips ? kOutlierAmax : kOutlierAmaxAlone) * median && (clips || median > 0))
       outlierChannels.push_back({static_cast<int64_t>(c), share, channelAmax[c]});
   }
   const bool lost = !outlierChannels.empty() || outcome.clippedShare() > kOutlierShare;

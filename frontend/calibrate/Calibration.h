@@ -15,12 +15,13 @@ namespace rl::calibrate {
 
 /// The percentile that stands beside the amax where none is asked for, and beyond which a value is an outlier.
 inline constexpr double kPercentile = 99.99;
-/// A channel is an outlier where more than this share of its values, and more than so many, are beyond that percentile: their
-/// share over the whole tensor is a tenth of that, so that evenly spread ones do not make a channel one. Among few channels,
-/// where the percentile lies within the outlier itself: where its amax is so many times the median channel's.
+/// A channel is an outlier where more than this share of its values, and more than so many, are beyond that percentile (their
+/// share over the whole tensor is a tenth of that), and its amax is twice the median channel's, so that neither evenly
+/// spread outliers nor equal samples make a channel one. Among few channels, where the percentile lies within the outlier
+/// itself: where its amax is 8 times the median channel's.
 inline constexpr double kOutlierShare = 1e-3;
 inline constexpr int64_t kOutlierValues = 4;
-inline constexpr float kOutlierAmax = 8;
+inline constexpr float kOutlierAmax = 2, kOutlierAmaxAlone = 8;
 /// Finer scales are proposed where they gain as much in dB (a bit is 6.02 dB); with outlier channels, or that share of the tensor clipped, for less.
 inline constexpr double kGain = 6, kGainWithOutliers = 1;
 

@@ -200,9 +200,9 @@ as do asymmetric ones. An f32 scale of a whole tensor becomes a literal in the g
 NAME.scales.safetensors beside NAME.json, for --params of run, verify and bench.
 A sample is a file with the inputs by name, or one index of a file in which every input has one more dimension in front.
 The report has each tensor's amax, percentiles (at most 2^-7 above the exact ones; exact for bf16), scale, share of
-clipped values and SQNR; outlier channels (more than 0.1 % of the values beyond the 99.99 percentile, or an amax 8 times
-the median channel's); and granularity axis or token where the node's users take it and it gains 6 dB, or 1 dB where
-there are outlier channels or more than 0.1 % is clipped.
+clipped values and SQNR; outlier channels (more than 0.1 % of the values beyond the 99.99 percentile and an amax twice
+the median channel's, or an amax 8 times the median channel's); and granularity axis or token where the node's users take
+it and it gains 6 dB, or 1 dB where there are outlier channels or more than 0.1 % is clipped.
 Examples:
   ridgeline calibrate ffn.json --data samples --refine -o calibrated.json
   ridgeline calibrate ffn.json --data stacked.safetensors --params weights.safetensors --samples 64 --json

@@ -493,6 +493,11 @@ TEST(Calibrate, AnOutlierChannelIsNamedAndAFinerScaleProposed) {
   EXPECT_TRUE(even.outliers().empty());
   EXPECT_FALSE(even.proposal());
 
+  // The same samples again and again: what is beyond in one row is a large share of its channel, and no outlier.
+  const std::vector<float> row = gauss(64 * 64, 3);
+  const Calibration equal = calibrated(tensorSite(DType::I8), std::vector<std::vector<float>>(50, row), {64, 64});
+  EXPECT_TRUE(equal.outliers().empty());
+
   // Where no user takes another granularity there is none to propose.
   Site fixed = tensorSite(DType::I8);
   fixed.finer.clear();
