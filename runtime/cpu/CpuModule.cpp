@@ -49,6 +49,7 @@ public:
   explicit CpuModule(Package package) : PackageModule(std::move(package)) {}
   Status prepare(CpuResolver resolver);
   Status bind(std::string_view parameter, const void *data, size_t bytes) override;
+  Status read(std::string_view parameter, void *data, size_t bytes) override;
   Status run(const void *const *inputs, void *const *outputs, void *stream) override;
 
 private:
@@ -121,6 +122,16 @@ Status CpuModule::bind(std::string_view parameter, const void *data, size_t byte
     std::memmove(parameters[index].get(), data, bytes);
   unboundCount -= !bound[index];
   bound[index] = 1;
+  return {};
+}
+
+Status CpuModule::read(std::string_view parameter, void *data, size_t bytes) {
+  RL_ASSIGN(size_t index, checkBind(parameter, data, bytes));
+  std::lock_guard lock(mutex);
+  if (!bound[index])
+    return unbound(index);
+  if (bytes)
+    std::memcpy(data, parameters[index].get(), bytes);
   return {};
 }
 

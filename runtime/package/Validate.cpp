@@ -179,8 +179,8 @@ Status checkLaunch(const Package &p, size_t i) {
     if (to.bytes != from.bytes)
       return invalid(at("launches", i),
                      "a copy of " + std::to_string(from.bytes) + " bytes into " + std::to_string(to.bytes));
-    if (to.kind == PackageBuffer::Input || to.kind == PackageBuffer::Parameter)
-      return invalid(at("launches", i, "to"), "inputs and parameters are not written");
+    if (to.kind == PackageBuffer::Input)
+      return invalid(at("launches", i, "to"), "inputs are not written");
     return {};
   }
   if (l.kind != PackageLaunch::Kernel)

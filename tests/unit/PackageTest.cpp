@@ -297,6 +297,23 @@ TEST(Package, MissingAndUnusableDirectories) {
   EXPECT_FALSE(readPackage(folder / "pipe"));
 }
 
+TEST(Package, ACopyMayReplaceAParameterAndNoInput) {
+  Package p;
+  p.target = "cpu";
+  const TensorType type{DType::F32, {2}};
+  p.inputs = {{"x", type}};
+  p.parameters = {{"w", type}};
+  p.buffers = {{PackageBuffer::Input, 0, 0, 8}, {PackageBuffer::Parameter, 0, 0, 8}};
+  PackageLaunch copy;
+  copy.kind = PackageLaunch::Copy;
+  copy.args = {1, 0};
+  p.launches = {copy};
+  EXPECT_TRUE(validatePackage(p));
+  p.launches[0].args = {0, 1};
+  ASSERT_FALSE(validatePackage(p));
+  EXPECT_EQ(validatePackage(p).error().pointer, "/launches/0/to");
+}
+
 TEST(Package, DamagedFilesAreRefused) {
   TemporaryFolder folder;
   for (const char *name : {"kernels.ptx", "kernels.cubin", "graph.json", "explain.json"}) {
