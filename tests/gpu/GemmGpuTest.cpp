@@ -492,6 +492,7 @@ std::vector<GemmCase> sweepList() {
                          {1, 128, 4096, 4096, E::Plain, DType::BF16},
                          {1, 1796, 1792, 4096, E::Plain, DType::BF16},
                          {32, 2048, 2048, 128, E::Plain, DType::BF16},
+                         {64, 1024, 1024, 128, E::Plain, DType::BF16},
                          {1, 64, 11008, 4096, E::Plain, DType::BF16},
                          {1, 4096, 4096, 4096, E::BiasGelu, DType::BF16},
                          {1, 4096, 4096, 512, E::BiasGelu, DType::BF16},
@@ -518,8 +519,28 @@ std::vector<GemmCase> sweepList() {
     for (T t : tiles)
       if (cost::completeGemmTile(c.shape(), t, machine) && std::find(all.begin(), all.end(), t) == all.end())
         all.push_back(t);
+    // Where stores are most of the work: the order of the tiles, and how many stores are on their way.
+    constexpr double kNear = 1.2; // of the model's best
+    auto isNear = [&](const T &t) {
+      return cost::predictGemm(c.shape(), t, machine).seconds <
+             kNear * cost::predictGemm(c.shape(), all[0], machine).seconds;
+    };
+    for (size_t i = 0, models = all.size(); s.k <= 128 && i < models; ++i)
+      for (int groupRows : {1, 16})
+        for (int buffers : {all[i].buffers, all[i].chunks()}) {
+          T t = all[i];
+          if (!isNear(t))
+            continue;
+          t.groupRows = groupRows;
+          t.buffers = buffers;
+          while (t.stages > 2 && !cost::gemmRefusal(c.shape(), t, machine).empty())
+            --t.stages;
+          if (cost::gemmRefusal(c.shape(), t, machine).empty() && std::find(all.begin(), all.end(), t) == all.end())
+            all.push_back(t);
+        }
     for (const T &t : all) {
       c.tile = t;
+      c.name = "groups of " + std::to_string(t.groupRows);
       out.push_back(c);
     }
   }
