@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/Compiler.h"
 #include "compiler/Plan.h"
+#include "compiler/Tunable.h"
 #include "compiler/emit/Gemm.h"
 #include "compiler/emit/GemmWgmma.h"
 #include "compiler/emit/Pointwise.h"
@@ -300,6 +301,12 @@ Status Driver::emitKernels(func::FuncOp f) {
     launch.kernel = graph.name + "_" + std::to_string(count++);
     if (body.type(body.outputs[0]).elements() == 0)
       continue;
+    if (std::optional<TunableKernel> tunable = tunableKernel(g)) {
+      tunable->kernel = launch.kernel;
+      out.tunable.push_back(*std::move(tunable));
+    }
+    if (options.only && *options.only != launch.kernel)
+      continue;
     for (mlir::Value v : g.getOperands())
       launch.args.push_back(buffers.lookup(v));
     for (mlir::Value v : g.getResults())
@@ -383,7 +390,7 @@ Result<Compiled> Driver::run() {
   OwningOpRef<ModuleOp> module = ridge::importGraph(context, graph);
   keep("graph", {}, options.keepStages ? textOf(*module) : std::string());
   watch.lap("import");
-  RL_TRY(runPipeline(*module, target.machine));
+  RL_TRY(runPipeline(*module, target.machine, &options.tiles));
   keep("fused", {}, options.keepStages ? textOf(*module) : std::string());
   watch.lap("passes");
   func::FuncOp f = *module->getOps<func::FuncOp>().begin();
@@ -394,6 +401,7 @@ Result<Compiled> Driver::run() {
   p.arch = target.arch;
   layOut(f);
   RL_TRY(emitKernels(f));
+  RL_TRY(checkChoices(options.tiles, out.tunable));
   RL_ASSIGN(p.explain, writeRecord(f, out.package, target.machine));
   watch.lap("record");
   return std::move(out);

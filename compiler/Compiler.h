@@ -6,9 +6,11 @@
 
 #include "ir/graph/Graph.h"
 #include "passes/cost/Cost.h"
+#include "passes/plan/TileChoice.h"
 #include "runtime/package/Package.h"
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,7 +29,9 @@ Result<CompileTarget> findCompileTarget(std::string_view name);
 std::vector<std::string> compileTargetNames();
 
 struct CompileOptions {
-  bool keepStages = false; ///< fill in Compiled::stages
+  bool keepStages = false;         ///< fill in Compiled::stages
+  TileChoices tiles;               ///< of kernels of products, where they are not the model's first
+  std::optional<std::string> only; ///< the one kernel that is emitted; empty: none, there is but the plan
 };
 
 /// A stage's text: stages are "graph", "fused", "kernel", "llvm", "ptx". Where a stage has one text a kernel, `kernel` names it.
@@ -35,13 +39,22 @@ struct StageText {
   std::string stage, kernel, text;
 };
 
+/// A kernel of products with more than one tile that the model finds good. Keys and candidates: passes/plan/TileChoice.h.
+struct TunableKernel {
+  std::string kernel, key;
+  std::vector<std::string> tiles;
+  std::vector<TensorType> inputs, outputs; ///< of its launch's arguments, in order
+};
+
 struct Compiled {
   Package package;
+  std::vector<TunableKernel> tunable;
   std::vector<StageText> stages;
   std::map<std::string, double> seconds; ///< of each phase
 };
 
-/// Errors: Code::Unsupported with the node's pointer where the target has no kernel for an op; a gradient request; a precision
+/// Errors: Code::Usage for a choice of tiles of a kernel that there is not, or beyond its candidates; Code::Unsupported with the node's
+/// pointer where the target has no kernel for an op; a gradient request; a precision
 /// mode other than keep.
 Result<Compiled> compile(const Graph &, const CompileTarget &, const CompileOptions & = {});
 

@@ -109,6 +109,18 @@ Result<std::string> writeRecord(func::FuncOp f, const Package &package, const co
     for (const PackageLaunch &l : package.launches)
       if (l.kernel == name)
         k["blocks"] = l.blocks;
+    if (auto candidates = s ? s.getAs<DictionaryAttr>("candidates") : DictionaryAttr()) {
+      Json tiles = Json::array();
+      for (auto [tile, seconds] :
+           llvm::zip(candidates.getAs<ArrayAttr>("tiles"), candidates.getAs<ArrayAttr>("seconds")))
+        tiles.push_back({{"tile", cast<StringAttr>(tile).str()},
+                         {"predicted_us", cast<FloatAttr>(seconds).getValueAsDouble() * 1e6}});
+      for (auto [at, us] : llvm::enumerate(candidates.getAs<ArrayAttr>("measured_us")))
+        tiles[at]["measured_us"] = cast<FloatAttr>(us).getValueAsDouble();
+      k["candidates"] = {{"key", candidates.getAs<StringAttr>("key").str()},
+                         {"taken", integer(candidates, "taken")},
+                         {"tiles", tiles}};
+    }
     k["why"] = Json::array();
     if (auto why = g.getWhyAttr())
       for (Attribute a : why)

@@ -10,6 +10,7 @@
 #include "runtime/cache/Cache.h"
 
 #include <cstddef>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -38,11 +39,17 @@ struct TargetLine {
 };
 std::vector<TargetLine> listTargets();
 
+inline constexpr int kTuneDefault = 4, kTuneMost = 8; ///< of EngineOptions::tune, where it is not 0; 2 at least
+
 struct EngineOptions {
   std::string cache;          ///< a directory; "" the default one; "off"
   DimValues dims;             ///< extents of the symbolic dimensions
   int64_t delayedScaling = 0; ///< runs between changes of delayed scales (frontend/calibrate/Delayed.h); 0: none are
   bool keepStages = false;    ///< also turns the cache off, as a cached package has no stages
+  /// So many of the tiles that the model finds good for a kernel of matrix products are timed on the device, and the quickest
+  /// is taken (frontend/engine/Tune.h); 0: the model's first is. What was measured stays in the cache.
+  int tune = 0;
+  std::function<void(size_t done, size_t all)> tuning; ///< how many kernels are tuned
 };
 
 /// A text that a stage of the compiler left: "graph", "fused", "kernel", "llvm", "ptx".
@@ -66,9 +73,11 @@ struct Artifact {
   std::map<std::string, double> seconds; ///< of each phase of the compiler
   enum Cached : uint8_t { Off, Miss, Hit } cached = Off;
   std::string cacheNote; ///< why the cache is off, or its directory
+  size_t measured = 0;   ///< kernels whose tiles were timed for this
 };
 
-/// Errors: Code::Invalid with the graph's pointer, Code::Unsupported with the node's.
+/// Errors: Code::Invalid with the graph's pointer, Code::Unsupported with the node's; with `tune` also Code::Unsupported for a target
+/// that has no tiles to time and Code::Device for one that is not this machine's.
 Result<Artifact> compileSpec(const GraphSpec &, const Target &, const EngineOptions & = {});
 
 /// Something that runs. Code::Device where the target is not this machine's.

@@ -7,6 +7,7 @@
 // that the host takes to launch; the limit of a kernel is the time of an empty one by the same method plus its bytes over
 // the copy bandwidth, both measured here. On the CPU: wall clock, caches as the last run left them.
 #include "frontend/cli/Work.h"
+#include "frontend/engine/CudaTimer.h"
 
 #include <nlohmann/json.hpp>
 
@@ -17,16 +18,8 @@
 namespace rl::cli {
 namespace {
 
-constexpr size_t kFlushBytes = size_t(256) << 20;
 constexpr double kBudgetSeconds = 2;
 constexpr int kMostRuns = 200, kFewestRuns = 5;
-
-double median(std::vector<double> v) {
-  if (v.empty())
-    return 0;
-  std::sort(v.begin(), v.end());
-  return v.size() % 2 ? v[v.size() / 2] : (v[v.size() / 2 - 1] + v[v.size() / 2]) / 2;
-}
 
 struct Sample {
   double median = 0, least = 0; ///< microseconds
@@ -39,36 +32,20 @@ Sample sampleOf(const std::vector<double> &times) {
 }
 
 /// Times anything that can be enqueued on a CUDA stream.
-class CudaTimer {
-public:
-  static Result<CudaTimer> create() {
-    CudaTimer timer;
-    RL_ASSIGN(timer.flush, CudaMemory::allocate(kFlushBytes));
-    return timer;
+template <class Enqueue>
+Result<Sample> timeCuda(CudaTimer &timer, void *stream, int repeat, Progress &progress, Enqueue enqueue) {
+  std::vector<double> times;
+  const double begin = now();
+  const int warmUp = 3;
+  for (int i = -warmUp; repeat ? i < repeat : i < kFewestRuns || (i < kMostRuns && now() - begin < kBudgetSeconds);
+       ++i) {
+    RL_ASSIGN(double t, timer.once(stream, enqueue));
+    if (i >= 0)
+      times.push_back(t);
+    progress.step(static_cast<size_t>(std::max(i, 0)), static_cast<size_t>(repeat ? repeat : kMostRuns));
   }
-  template <class Enqueue> Result<Sample> time(void *stream, int repeat, Progress &progress, Enqueue enqueue) {
-    std::vector<double> times;
-    const double begin = now();
-    const int warmUp = 3;
-    for (int i = -warmUp; repeat ? i < repeat : i < kFewestRuns || (i < kMostRuns && now() - begin < kBudgetSeconds);
-         ++i) {
-      RL_ASSIGN(CudaEvent start, CudaEvent::create());
-      RL_ASSIGN(CudaEvent end, CudaEvent::create());
-      RL_TRY(flush.fill(static_cast<uint8_t>(i), stream));
-      RL_TRY(start.record(stream));
-      RL_TRY(enqueue());
-      RL_TRY(end.record(stream));
-      RL_ASSIGN(double t, CudaEvent::elapsedMicroseconds(start, end));
-      if (i >= 0)
-        times.push_back(t);
-      progress.step(static_cast<size_t>(std::max(i, 0)), static_cast<size_t>(repeat ? repeat : kMostRuns));
-    }
-    return sampleOf(times);
-  }
-
-private:
-  CudaMemory flush;
-};
+  return sampleOf(times);
+}
 
 template <class Run> Result<Sample> timeWall(int repeat, Progress &progress, Run run) {
   std::vector<double> times;
@@ -123,7 +100,7 @@ Result<Machine> measureCuda(CudaTimer &timer, Progress &progress) {
     const void *in[] = {from.data()};
     void *out[] = {to.data()};
     RL_ASSIGN(Sample s,
-              timer.time(stream.handle(), 20, progress, [&] { return module->run(in, out, stream.handle()); }));
+              timeCuda(timer, stream.handle(), 20, progress, [&] { return module->run(in, out, stream.handle()); }));
     machine.copyBytesPerSecond = s.median > 0 ? 2e6 * static_cast<double>(bytes) / s.median : 0;
   }
 
@@ -134,8 +111,8 @@ Result<Machine> measureCuda(CudaTimer &timer, Progress &progress) {
   launch.block = {32, 1, 1};
   empty.launches.push_back(launch);
   RL_ASSIGN(std::unique_ptr<Module> module, rl::makeModule(std::move(empty), CpuResolver()));
-  RL_ASSIGN(Sample s,
-            timer.time(stream.handle(), 50, progress, [&] { return module->run(nullptr, nullptr, stream.handle()); }));
+  RL_ASSIGN(Sample s, timeCuda(timer, stream.handle(), 50, progress,
+                               [&] { return module->run(nullptr, nullptr, stream.handle()); }));
   machine.emptyMicroseconds = s.median;
   return machine;
 }
@@ -253,7 +230,7 @@ Status benchCommand(const Options &given) {
     RL_ASSIGN(std::unique_ptr<Module> module, makeModule(std::move(what)));
     RL_ASSIGN(Runner runner, Runner::make(std::move(module), target, call));
     if (cuda)
-      return timer->time(runner.stream(), options.repeat, progress, [&] { return runner.enqueue(); });
+      return timeCuda(*timer, runner.stream(), options.repeat, progress, [&] { return runner.enqueue(); });
     return timeWall(options.repeat, progress, [&] { return runner.run(); });
   };
 

@@ -40,6 +40,7 @@ struct Options {
   int samples = 512;               ///< calibrate
   bool refine = false;             ///< calibrate
   double percentile = -1;          ///< calibrate; negative: the better of the amax and 99.99
+  int tune = 0;                    ///< compile, run, explain, bench, verify: tiles of a kernel that are timed; 0: none
 };
 
 Status compileCommand(const Options &);

@@ -73,6 +73,16 @@ void addParams(CLI::App &app, Options &options, const char *otherwise) {
       ->take_all();
 }
 
+void addTune(CLI::App &app, Options &options) {
+  app.add_flag(
+         "--tune{" + std::to_string(kTuneDefault) + "}", options.tune,
+         "time this many of the tiles that the model finds good for each matrix product on the GPU here, and take "
+         "the quickest; kept in the cache. Default, as --tune=N: " +
+             std::to_string(kTuneDefault))
+      ->check(CLI::Range(2, kTuneMost))
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+}
+
 struct Command {
   CLI::App *app;
   Status (*run)(const Options &);
@@ -99,12 +109,14 @@ std::vector<Command> declare(CLI::App &app, Options &options) {
 Examples:
   ridgeline compile ffn.json                            is it valid, and what comes of it
   ridgeline compile ffn.json -o ffn.pkg --target h200
+  ridgeline compile ffn.json -o ffn.pkg --tune          tiles of its matrix products by measurement, on the GPU here
   ridgeline compile batch.json -o b32.pkg --dim B=32    a package has fixed extents)");
   addGraph(compile, options, false);
   compile.add_option("-o,--output", options.output, "package directory to write; a package there is replaced")
       ->type_name("DIR");
   compile.add_option("--dump-dir", options.dumpDir, "also write a numbered file per stage and kernel there")
       ->type_name("DIR");
+  addTune(compile, options);
   addDims(compile, options);
   addCommon(compile, options);
 
@@ -121,6 +133,7 @@ Examples:
   addParams(run, options, "taken from --inputs");
   run.add_option("--outputs", options.outputs, "safetensors file to write; without it a line per output is printed")
       ->type_name("F");
+  addTune(run, options);
   addDims(run, options);
   addCommon(run, options);
 
@@ -131,6 +144,7 @@ Examples:
   ridgeline explain ffn.json --target h200 --format html >ffn.html)");
   addGraph(explain, options, true);
   explain.add_option("--format", options.format, "text, json or html; default: text")->type_name("FORMAT");
+  addTune(explain, options);
   addDims(explain, options);
   addCommon(explain, options);
 
@@ -155,7 +169,8 @@ On a GPU: events around each run, with a cold L2 cache; on the CPU: wall clock. 
 machine's, measured on the spot.
 Examples:
   ridgeline bench ffn.json
-  ridgeline bench ffn.json --repeat 200 --json)");
+  ridgeline bench ffn.json --repeat 200 --json
+  ridgeline bench ffn.json --tune=8)");
   addGraph(bench, options, true);
   addInputs(bench, options, false);
   addParams(bench, options, "taken from --inputs");
@@ -164,6 +179,7 @@ Examples:
       ->type_name("N")
       ->check(CLI::Range(1, 1000000));
   bench.add_flag("--json", options.json, "print JSON");
+  addTune(bench, options);
   addDims(bench, options);
   addCommon(bench, options);
 
@@ -187,6 +203,7 @@ Examples:
                   "root mean square)")
       ->type_name("X")
       ->check(CLI::Range(0.0, 1e30));
+  addTune(verify, options);
   addDims(verify, options);
   addCommon(verify, options);
 

@@ -337,6 +337,8 @@ Status checkRunsHere(const Target &target) {
 Result<Artifact> buildArtifact(const Options &options, const Work &work, const Target &target, const DimValues &dims,
                                bool keepStages) {
   if (work.package) {
+    if (options.tune)
+      return usageError("--tune: a package is compiled already; give the graph file");
     Artifact artifact;
     artifact.target = target;
     artifact.package = *work.package;
@@ -346,8 +348,12 @@ Result<Artifact> buildArtifact(const Options &options, const Work &work, const T
   engine.cache = options.cache;
   engine.dims = dims;
   engine.keepStages = keepStages;
+  engine.tune = options.tune;
+  std::optional<Progress> progress(std::in_place, options, "tuning kernels");
+  engine.tuning = [&](size_t done, size_t all) { progress->step(done, all); };
   double start = now();
   Result<Artifact> artifact = compileSpec(work.spec, target, engine);
+  progress.reset(); // its line goes before others come
   if (!artifact)
     return inFile(artifact.takeError(), work.path);
   if (options.verbose) {
@@ -358,6 +364,8 @@ Result<Artifact> buildArtifact(const Options &options, const Work &work, const T
     const char *const states[] = {"off", "miss", "hit"};
     note(options, std::string("cache: ") + states[artifact->cached] +
                       (artifact->cacheNote.empty() ? "" : " (" + artifact->cacheNote + ")"));
+    if (options.tune)
+      note(options, "tuned: " + std::to_string(artifact->measured) + " kernels measured now");
   }
   return artifact;
 }

@@ -7,6 +7,7 @@
 #include "frontend/api/Reference.h"
 #include "frontend/calibrate/Delayed.h"
 #include "frontend/engine/BuildId.h"
+#include "frontend/engine/Tune.h"
 #include "frontend/json/JsonReader.h"
 #include "ir/interp/Interpreter.h"
 #include "runtime/cpu/CpuFeatures.h"
@@ -193,6 +194,8 @@ static Result<Artifact> compileGraph(const GraphSpec &spec, const Target &target
   };
   RL_ASSIGN(out.graph, resolve(spec, options.dims));
   lap("resolve");
+  if (options.tune)
+    RL_TRY(checkTunable(target));
   if (target.kind == Target::Reference) {
     RL_TRY(checkInterpretable(out.graph));
     return out;
@@ -201,14 +204,18 @@ static Result<Artifact> compileGraph(const GraphSpec &spec, const Target &target
   std::string canonical = printGraph(specOf(out.graph));
   DiskCache cache = DiskCache::open(options.keepStages ? "off" : options.cache);
   CacheKey key;
-  if (cache.enabled()) {
+  if (cache.enabled() || options.tune) {
     key.text = canonical;
+    if (options.tune)
+      key.schedule = "tune " + std::to_string(options.tune);
     key.target = (machine.cuda ? "cuda " : "cpu ") + machine.arch + " " + machine.machine.name + " " +
                  std::to_string(machine.machine.smCount);
     if (target.kind == Target::Cuda && target.runsHere)
       if (auto device = presentDevice())
         key.target += " on " + device->name + " driver " + std::to_string(device->driverVersion);
     key.version = std::string(RIDGELINE_VERSION) + " " + buildId();
+  }
+  if (cache.enabled()) {
     out.cached = Artifact::Miss;
     out.cacheNote = cache.directory();
     if (auto blob = cache.get(key))
@@ -224,6 +231,12 @@ static Result<Artifact> compileGraph(const GraphSpec &spec, const Target &target
   }
   CompileOptions compileOptions;
   compileOptions.keepStages = options.keepStages;
+  if (options.tune) {
+    RL_ASSIGN(Tuning tuning, tuneTiles(out.graph, machine, options, DiskCache::open(options.cache), key));
+    compileOptions.tiles = std::move(tuning.choices);
+    out.measured = tuning.measured;
+    lap("tune");
+  }
   RL_ASSIGN(Compiled compiled, compile(out.graph, machine, compileOptions));
   out.package = std::move(compiled.package);
   out.package.graph = std::move(canonical);

@@ -64,9 +64,15 @@ Status applyOptions(std::string_view text, GraphSpec &spec, EngineOptions &optio
           return bad("/delayed_scaling/" + name, "unknown or wrong; known: every (an integer of at least 1)");
         options.delayedScaling = every.get<int64_t>();
       }
+    } else if (key == "tune" && value.is_boolean()) {
+      options.tune = value.get<bool>() ? kTuneDefault : 0;
+    } else if (key == "tune" && value.is_number_integer() && value.get<int64_t>() >= 2 &&
+               value.get<int64_t>() <= kTuneMost) {
+      options.tune = static_cast<int>(value.get<int64_t>());
     } else {
       return bad("/" + key, "unknown or wrong; known: cache (a string), precision (a mode or an object), dims (an "
-                            "object), delayed_scaling (an object)");
+                            "object), delayed_scaling (an object), tune (true, false or 2 to " +
+                                std::to_string(kTuneMost) + ")");
     }
   }
   return {};

@@ -383,8 +383,10 @@ std::string figure(double v, const char *format = "%.3g") {
 } // namespace
 
 void scheduleGemm(const Graph &graph, const Trace &epilogue, const std::vector<NodeId> &products,
-                  const cost::TargetDesc &target, PlannedGroup &g) {
+                  const cost::TargetDesc &target, PlannedGroup &g, const GemmSchedule *only) {
   std::vector<GemmSchedule> all = candidates(graph, products, epilogue.lanes, target);
+  if (only && std::any_of(all.begin(), all.end(), [&](const GemmSchedule &s) { return s.kernel == only->kernel; }))
+    all = {*only};
   size_t best = 0;
   std::vector<cost::Estimate> times;
   std::vector<cost::WorkEstimate> works;
@@ -399,6 +401,8 @@ void scheduleGemm(const Graph &graph, const Trace &epilogue, const std::vector<N
     if (now < 0.99 * least || (now < 1.01 * least && inFlight(i) > inFlight(best)))
       best = i;
   }
+  for (size_t i = 0; target.gpu && i < all.size(); ++i)
+    g.tiles.push_back({all[i], times[i].total});
   const GemmSchedule &s = all[best];
   const ProductShape &p = s.shape;
   g.kind = "gemm";

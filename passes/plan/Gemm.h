@@ -55,6 +55,13 @@ struct GemmSchedule {
   bool operator==(const GemmSchedule &) const = default;
 };
 
+/// A schedule that a kernel of products may have, and the model's time for it.
+struct TileCandidate {
+  GemmSchedule schedule;
+  double seconds = 0;
+  std::string str() const; ///< "wgmma 128x256, 4 stages", "mma 128x64x32"
+};
+
 /// What a product's operand is computed from where tiles are read: behind views and casts that lose nothing, up to what is in
 /// `stored` (by value; may be null). That is a load, or it must be stored.
 ValueId operandSource(const Graph &, ValueId operand, const std::set<ValueId> *stored = nullptr);
@@ -79,9 +86,9 @@ int64_t epilogueLanes(const Graph &, const std::vector<ValueId> &outputs, int64_
 /// are multiplied as f32 or integers.
 std::optional<DType> tensorType(const Graph &, const Node &product);
 
-/// Fills in the schedule, work, time and reasons. `epilogue` is the trace of the group's outputs; inputs, outputs and nodes are
-/// there.
+/// Fills in the schedule, candidates, work, time and reasons. `epilogue` is the trace of the group's outputs; inputs, outputs and
+/// nodes are there. `only`: the one candidate, where it is of a kernel that is scheduled here; null: the quickest of all.
 void scheduleGemm(const Graph &, const Trace &epilogue, const std::vector<NodeId> &products, const cost::TargetDesc &,
-                  PlannedGroup &);
+                  PlannedGroup &, const GemmSchedule *only = nullptr);
 
 } // namespace rl

@@ -37,6 +37,10 @@ struct PlannedGroup {
   bool online = false; ///< a maximum and the sum of exponentials over it take one pass (OnlineSum.h)
   std::optional<GemmSchedule> gemm;     ///< of a kernel of matrix products, with B*M `rows` of N
   std::optional<GemmSchedule> fallback; ///< of "wgmma": for pointers that are not aligned
+  std::string key;                      ///< of products on a GPU: what it is the same kernel as (TileChoice.h)
+  std::vector<TileCandidate> tiles;     ///< of products on a GPU: the model's first, and those that come near it
+  size_t tile = 0;                      ///< which of them it has
+  std::vector<double> measured;         ///< microseconds of the first of them, where they were timed
   cost::WorkEstimate work;
   cost::Estimate time;
   int64_t unfusedBytes = 0; ///< what its nodes would move as one kernel each; layouts that are views move nothing

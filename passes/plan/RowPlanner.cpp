@@ -210,13 +210,23 @@ Result<RowPlanner::Verdict> RowPlanner::judgeProducts(const Draft &d) {
   }
   g.outputs = d.outputs;
   g.nodes.assign(nodes.begin(), nodes.end());
-  scheduleGemm(graph, traced.trace, products, target, g);
-  if (target.sm == 90) {
-    request.lanes = wgmmaLanes(d.space.width);
-    RL_ASSIGN(Trace pairs, tracePointwise(request));
-    scheduleWgmma(graph, pairs, products, operands, target, g);
+  auto schedule = [&](const GemmSchedule *only) -> Result<PlannedGroup> {
+    PlannedGroup made = g;
+    scheduleGemm(graph, traced.trace, products, target, made, only);
+    if (target.sm == 90) {
+      request.lanes = wgmmaLanes(d.space.width);
+      RL_ASSIGN(Trace pairs, tracePointwise(request));
+      scheduleWgmma(graph, pairs, products, operands, target, made, only);
+    }
+    return made;
+  };
+  RL_ASSIGN(PlannedGroup made, schedule(nullptr));
+  if (target.gpu) {
+    made.key = productKey(graph, made);
+    rankCandidates(made);
+    RL_ASSIGN(made, takeChoice(std::move(made), choices, [&](const GemmSchedule &only) { return schedule(&only); }));
   }
-  out.group = std::move(g);
+  out.group = std::move(made);
   return out;
 }
 
@@ -426,9 +436,9 @@ Result<Plan> RowPlanner::run() {
   }
 }
 
-Result<Plan> planKernels(const Graph &graph, const cost::TargetDesc &target) {
+Result<Plan> planKernels(const Graph &graph, const cost::TargetDesc &target, const TileChoices &choices) {
   bool reduces = std::any_of(graph.nodes.begin(), graph.nodes.end(), isHero);
-  RL_ASSIGN(Plan plan, reduces ? RowPlanner(graph, target).run() : planPointwise(graph, target));
+  RL_ASSIGN(Plan plan, reduces ? RowPlanner(graph, target, choices).run() : planPointwise(graph, target));
   chooseTransposes(graph, target, plan);
   return plan;
 }

@@ -16,11 +16,14 @@
 #pragma once
 
 #include "passes/plan/Planner.h"
+#include "passes/plan/TileChoice.h"
 
 namespace rl {
 
-/// Reductions must be plain ones (sum, prod, amax, amin, any, all) over two or more elements. Errors: Code::Unsupported with
-/// the node's pointer for an op of another class (indexing, quantisation ...).
-Result<Plan> planKernels(const Graph &, const cost::TargetDesc &);
+/// Reductions must be plain ones (sum, prod, amax, amin, any, all) over two or more elements. `choices`: tiles of kernels of
+/// products on a GPU that are not the model's first; those of kernels that the plan does not have say nothing. Errors:
+/// Code::Unsupported with the node's pointer for an op of another class (indexing, quantisation ...), Code::Usage for a choice
+/// beyond its kernel's candidates.
+Result<Plan> planKernels(const Graph &, const cost::TargetDesc &, const TileChoices &choices = {});
 
 } // namespace rl

@@ -8,6 +8,7 @@
 #include "passes/plan/Gemm.h"
 #include "passes/plan/Measure.h"
 #include "passes/plan/Planner.h"
+#include "passes/plan/TileChoice.h"
 #include "passes/plan/Trace.h"
 
 #include <map>
@@ -26,7 +27,8 @@ struct Space {
 
 class RowPlanner {
 public:
-  RowPlanner(const Graph &graph, const cost::TargetDesc &target) : graph(graph), target(target) {}
+  RowPlanner(const Graph &graph, const cost::TargetDesc &target, const TileChoices &choices)
+      : graph(graph), target(target), choices(choices) {}
   Result<Plan> run();
 
 private:
@@ -92,6 +94,7 @@ private:
 
   const Graph &graph;
   const cost::TargetDesc &target;
+  const TileChoices &choices;
   std::set<ValueId> stored;
   std::map<ValueId, Cut> cuts;
   std::map<ValueId, Space> spaces; ///< of what is stored

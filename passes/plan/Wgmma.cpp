@@ -205,6 +205,19 @@ bool spareRegisters(const Graph &graph, const WgmmaForm &form, cost::GemmTile &t
 
 std::string quoted(const Graph &graph, ValueId v) { return "'" + graph.values[v].name + "'"; }
 
+/// `s`, another kernel's for the same product, with the tile.
+GemmSchedule scheduleOf(const cost::GemmShape &shape, GemmSchedule s, const cost::GemmTile &tile) {
+  s.kernel = "wgmma";
+  s.tileM = tile.tileM();
+  s.tileN = tile.tileN;
+  s.tileK = 128 / static_cast<int64_t>(dtypeSize(shape.a));
+  s.stages = tile.stages;
+  s.threads = tile.threads();
+  s.warpsM = s.warpsN = s.warpsK = 1;
+  s.wgmma = tile;
+  return s;
+}
+
 } // namespace
 
 WgmmaForm wgmmaForm(const Graph &graph, const Trace &epilogue, const std::vector<NodeId> &products,
@@ -399,8 +412,9 @@ WgmmaForm wgmmaForm(const Graph &graph, const Trace &epilogue, const std::vector
 }
 
 void scheduleWgmma(const Graph &graph, const Trace &epilogue, const std::vector<NodeId> &products,
-                   const std::vector<Trace> &operands, const cost::TargetDesc &target, PlannedGroup &g) {
-  if (!target.gpu || target.sm != 90 || !g.gemm)
+                   const std::vector<Trace> &operands, const cost::TargetDesc &target, PlannedGroup &g,
+                   const GemmSchedule *only) {
+  if (!target.gpu || target.sm != 90 || !g.gemm || (only && only->kernel != "wgmma"))
     return;
   auto refuse = [&](const std::string &why) { g.why.push_back("no warpgroup products: " + why); };
   std::vector<const Trace *> traces;
@@ -416,16 +430,26 @@ void scheduleWgmma(const Graph &graph, const Trace &epilogue, const std::vector<
     return refuse("what is behind has " + std::to_string(live / epilogue.lanes) +
                   " values of an element at once, and " + std::to_string(kLive) +
                   " have registers beside the accumulators");
-  std::vector<cost::GemmCandidate> all = cost::chooseGemmTiles(form.shape, target);
+  // Many for the list of candidates, which has few of a form; the choice is among the first.
+  constexpr size_t kMany = 96, kChosenFrom = 8;
+  std::vector<cost::GemmCandidate> many = cost::chooseGemmTiles(form.shape, target, kMany);
+  std::vector<cost::GemmCandidate> all(many.begin(), many.begin() + std::min(many.size(), kChosenFrom));
   if (all.empty())
     return refuse("no tile fits the shared memory of an SM beside what the epilogue reads and stores");
-  for (cost::GemmCandidate &c : all)
-    if (cost::GemmTile t = c.tile; spareRegisters(graph, form, t))
-      c = cost::predictGemm(form.shape, t, target);
+  for (std::vector<cost::GemmCandidate> *list : {&all, &many})
+    for (cost::GemmCandidate &c : *list)
+      if (cost::GemmTile t = c.tile; spareRegisters(graph, form, t))
+        c = cost::predictGemm(form.shape, t, target);
   std::stable_sort(all.begin(), all.end(),
                    [](const cost::GemmCandidate &a, const cost::GemmCandidate &b) { return a.seconds < b.seconds; });
+  // The model's launch is from one of many to the next; here both are the first.
+  auto secondsOf = [&](const cost::GemmCandidate &c) { return c.seconds - c.launch + g.time.launch + g.time.latency; };
+  for (const cost::GemmCandidate &c : many)
+    g.tiles.push_back({scheduleOf(form.shape, *g.gemm, c.tile), secondsOf(c)});
   constexpr size_t kTold = 3;
   all.resize(std::min(all.size(), kTold));
+  if (only)
+    all = {cost::predictGemm(form.shape, only->wgmma, target)};
   const cost::GemmCandidate &best = all[0];
   const cost::GemmTile &tile = best.tile;
   constexpr double kMostTiles = 1 << 30;
@@ -433,26 +457,18 @@ void scheduleWgmma(const Graph &graph, const Trace &epilogue, const std::vector<
           static_cast<double>(ceilDiv(form.shape.n, tile.tileN)) >
       kMostTiles)
     return refuse("more tiles than 2^30");
-  // The model's launch is from one of many to the next; here both are the first.
-  double seconds = best.seconds - best.launch + g.time.launch + g.time.latency;
+  double seconds = secondsOf(best);
   char text[160];
   // Neither model is exact: what is as good as equal stays as it is.
   constexpr double kGain = 0.95;
-  if (seconds >= kGain * g.time.total) {
+  if (!only && seconds >= kGain * g.time.total) {
     std::snprintf(text, sizeof text, "predicted %.3g us, against %.3g us; ", seconds * 1e6, g.time.total * 1e6);
     return refuse(text + best.str());
   }
 
   g.fallback = g.gemm;
   GemmSchedule &s = *g.gemm;
-  s.kernel = "wgmma";
-  s.tileM = tile.tileM();
-  s.tileN = tile.tileN;
-  s.tileK = 128 / static_cast<int64_t>(dtypeSize(form.shape.a));
-  s.stages = tile.stages;
-  s.threads = tile.threads();
-  s.warpsM = s.warpsN = s.warpsK = 1;
-  s.wgmma = tile;
+  s = scheduleOf(form.shape, s, tile);
   std::snprintf(text, sizeof text,
                 " at %.3g us: where a pointer is no multiple of 16 bytes, or the driver has no tensor maps",
                 g.time.total * 1e6);

@@ -48,8 +48,10 @@ WgmmaForm wgmmaForm(const Graph &, const Trace &epilogue, const std::vector<Node
                     const std::vector<const Trace *> &operands);
 
 /// Gives a group that scheduleGemm has scheduled the kernel for Hopper where that is there and quicker; the other is then its
-/// fallback. Says why, either way, where the machine has such kernels.
+/// fallback. Says why, either way, where the machine has such kernels. `only`: the one candidate, which is taken where it is such a
+/// kernel; null: the quickest of all.
 void scheduleWgmma(const Graph &, const Trace &epilogue, const std::vector<NodeId> &products,
-                   const std::vector<Trace> &operands, const cost::TargetDesc &, PlannedGroup &);
+                   const std::vector<Trace> &operands, const cost::TargetDesc &, PlannedGroup &,
+                   const GemmSchedule *only = nullptr);
 
 } // namespace rl

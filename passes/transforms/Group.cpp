@@ -125,6 +125,21 @@ private:
       other.push_back(name("threads", i64(g.fallback->threads)));
       schedule.push_back(name("fallback", b.getDictionaryAttr(other)));
     }
+    if (g.tiles.size() > 1) {
+      SmallVector<Attribute> names;
+      SmallVector<double> predicted;
+      for (const rl::TileCandidate &c : g.tiles) {
+        names.push_back(b.getStringAttr(c.str()));
+        predicted.push_back(c.seconds);
+      }
+      schedule.push_back(name("candidates", b.getDictionaryAttr({
+                                                name("key", b.getStringAttr(g.key)),
+                                                name("tiles", b.getArrayAttr(names)),
+                                                name("seconds", b.getF64ArrayAttr(predicted)),
+                                                name("taken", i64(static_cast<int64_t>(g.tile))),
+                                                name("measured_us", b.getF64ArrayAttr(g.measured)),
+                                            })));
+    }
     group.setScheduleAttr(b.getDictionaryAttr(schedule));
     SmallVector<StringRef> why(g.why.begin(), g.why.end());
     group.setWhyAttr(b.getStrArrayAttr(why));
@@ -165,8 +180,10 @@ private:
 struct GroupPass : PassWrapper<GroupPass, OperationPass<func::FuncOp>> {
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(GroupPass)
   GroupPass() = default;
-  GroupPass(const GroupPass &other) : PassWrapper(other), target(other.target), error(other.error) {}
-  GroupPass(const rl::cost::TargetDesc &target, rl::Error *error) : target(&target), error(error) {}
+  GroupPass(const GroupPass &other)
+      : PassWrapper(other), target(other.target), error(other.error), choices(other.choices) {}
+  GroupPass(const rl::cost::TargetDesc &target, rl::Error *error, const rl::TileChoices *choices)
+      : target(&target), error(error), choices(choices) {}
   StringRef getArgument() const override { return "ridge-group"; }
   StringRef getDescription() const override { return "Form the groups that become kernels"; }
   Option<std::string> targetName{*this, "target", llvm::cl::desc("the machine to plan for: h200, a100, cpu ..."),
@@ -204,7 +221,7 @@ struct GroupPass : PassWrapper<GroupPass, OperationPass<func::FuncOp>> {
       return signalPassFailure();
     }
     ExportedGraph exported = exportBlock(f.getBody().front(), f->hasAttr(kStrictAttr));
-    auto plan = rl::planKernels(exported.graph, *machine);
+    auto plan = rl::planKernels(exported.graph, *machine, choices ? *choices : rl::TileChoices());
     if (!plan) {
       if (error)
         *error = plan.error();
@@ -217,12 +234,13 @@ struct GroupPass : PassWrapper<GroupPass, OperationPass<func::FuncOp>> {
 
   const rl::cost::TargetDesc *target = nullptr;
   rl::Error *error = nullptr;
+  const rl::TileChoices *choices = nullptr;
 };
 
 } // namespace
 
-std::unique_ptr<Pass> rl::createGroupPass(const cost::TargetDesc &target, Error *error) {
-  return std::make_unique<GroupPass>(target, error);
+std::unique_ptr<Pass> rl::createGroupPass(const cost::TargetDesc &target, Error *error, const TileChoices *choices) {
+  return std::make_unique<GroupPass>(target, error, choices);
 }
 
 void rl::registerRidgePasses() {

@@ -4,6 +4,7 @@
 // The passes over the `ridge` dialect, and the one place that knows their order.
 #pragma once
 
+#include "passes/plan/TileChoice.h"
 #include "runtime/base/Result.h"
 
 #include <memory>
@@ -38,13 +39,15 @@ std::unique_ptr<mlir::Pass> createDecomposeLossPass();
 /// Quantisation as extremes over groups, quotients and casts. Before ridge-decompose.
 std::unique_ptr<mlir::Pass> createDecomposeQuantPass();
 /// Forms the groups that `planPointwise` decides. The error that it may report stays available through `groupingError`.
-std::unique_ptr<mlir::Pass> createGroupPass(const cost::TargetDesc &target, Error *error = nullptr);
+/// `choices`: tiles other than the model's (passes/plan/TileChoice.h).
+std::unique_ptr<mlir::Pass> createGroupPass(const cost::TargetDesc &target, Error *error = nullptr,
+                                            const TileChoices *choices = nullptr);
 
 /// Makes the passes known to ridge-opt: -ridge-pins, -ridge-empty-tensors, -ridge-split-cats="most=254",
 /// -ridge-group="target=h200".
 void registerRidgePasses();
 
-/// Runs everything from an imported graph to frozen groups. Errors carry the node's JSON pointer.
-Status runPipeline(mlir::ModuleOp, const cost::TargetDesc &);
+/// Runs everything from an imported graph to frozen groups. Errors carry the node's JSON pointer. `choices`: as of the group pass.
+Status runPipeline(mlir::ModuleOp, const cost::TargetDesc &, const TileChoices *choices = nullptr);
 
 } // namespace rl

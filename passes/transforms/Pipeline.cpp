@@ -11,7 +11,7 @@
 
 using namespace mlir;
 
-rl::Status rl::runPipeline(ModuleOp module, const cost::TargetDesc &target) {
+rl::Status rl::runPipeline(ModuleOp module, const cost::TargetDesc &target, const TileChoices *choices) {
   std::string said;
   ScopedDiagnosticHandler handler(module.getContext(), [&](Diagnostic &d) {
     said += (said.empty() ? "" : "; ") + d.str();
@@ -30,7 +30,7 @@ rl::Status rl::runPipeline(ModuleOp module, const cost::TargetDesc &target) {
   f.addPass(mlir::createCanonicalizerPass());
   f.addPass(mlir::createCSEPass());
   f.addPass(createSplitCatsPass(maxKernelArguments(target) / 2));
-  f.addPass(createGroupPass(target, &planned));
+  f.addPass(createGroupPass(target, &planned, choices));
   if (failed(pm.run(module))) {
     if (planned.code != Code::Ok)
       return planned;

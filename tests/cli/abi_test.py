@@ -299,6 +299,8 @@ class DelayedScaling(Abi):
         for options in (b'{"delayed_scaling": 4}', b'{"delayed_scaling": {"every": 0}}', b'{"delayed_scaling": {"every": 1.5}}',
                         b'{"delayed_scaling": {"often": 1}}'):
             self.assertEqual(self.compile(self.graph(("x", "i8", [], {})), "cpu", options)[0], USAGE)
+        self.assertEqual(self.compile(self.graph(("x", "i8", [], {})), "cpu", b'{"tune": true}')[0], UNSUPPORTED)
+        self.assertEqual(self.compile(self.graph(("x", "i8", [], {})), "cpu", b'{"tune": 1}')[0], USAGE)
         code, _, message = self.compile(graph([{"op": "relu", "inputs": ["z"], "outputs": ["y"]}], {"x": F32(4)}), "cpu",
                                         b'{"delayed_scaling": {}}')
         self.assertEqual((code, message.split(": ")[0]), (INVALID, "graph:/nodes/0/inputs/0"))

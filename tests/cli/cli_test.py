@@ -362,6 +362,21 @@ class Device(Cli):
         self.fails(4, "run", "g.json", "--inputs", "random", "--outputs", "o.safetensors", "--target", "rtx4090", mentions=["rtx4090"])
         self.fails(4, "bench", "g.json", "--target", "rtx4090")
 
+    def test_tuning_needs_a_gpu_of_the_target(self):
+        self.environment["RIDGELINE_LIBCUDA"] = "/nonexistent/libcuda.so.1"
+        self.write("g.json", CHAIN)
+        for command in (["compile", "g.json", "-o", "p"], ["run", "g.json", "--inputs", "random"], ["explain", "g.json"],
+                        ["bench", "g.json"], ["verify", "g.json"]):
+            self.fails(3, *command, "--tune", place="g.json:", mentions=["tuning", "cpu"])
+        self.fails(3, "compile", "--tune", "g.json", "--target", "reference", mentions=["tuning"])
+        self.fails(4, "compile", "--tune=8", "g.json", "--target", "h200", mentions=["tuning", "sm_90a", "does not run"])
+        self.fails(4, "explain", "g.json", "--tune", "--target", "cuda", mentions=["libcuda"])
+        for count in ("1", "9", "x"):
+            self.fails(1, "compile", "g.json", "--tune=" + count, mentions=["--tune"])
+        self.fails(1, "dump", "g.json", "--tune", "--stage", "graph")
+        self.ok("compile", "g.json", "-o", "p", "--target", "cpu")
+        self.fails(1, "run", "p", "--inputs", "random", "--tune", mentions=["--tune", "package"])
+
     def test_outputs_that_cannot_be_written(self):
         self.write("g.json", CHAIN)
         self.data()

@@ -134,6 +134,8 @@ Result perform(rl::fake::Launch l) {
     if (e == 0)
       return kInvalidValue;
   execute(l);
+  if (control().milliseconds)
+    clockNow += control().milliseconds(l);
   control().launches.push_back(std::move(l));
   return kSuccess;
 }

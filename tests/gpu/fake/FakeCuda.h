@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <string>
@@ -49,7 +50,8 @@ struct Control {
   int capturing = 0;                           ///< of every stream; forbids allocation unless the thread is relaxed
   int major = 9, minor = 0;
   bool cubinFits = true;
-  std::string log; ///< what the PTX compiler writes when it fails
+  std::string log;                                    ///< what the PTX compiler writes when it fails
+  std::function<double(const Launch &)> milliseconds; ///< how long a kernel takes; none: no time
   int liveModules = 0, liveGraphs = 0, liveEvents = 0, liveStreams = 0, retained = 0;
 
   void reset() {
@@ -64,6 +66,7 @@ struct Control {
     minor = 0;
     cubinFits = true;
     log.clear();
+    milliseconds = nullptr;
   }
   int count(const std::string &name) {
     std::lock_guard lock(mutex);
