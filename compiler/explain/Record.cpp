@@ -188,6 +188,19 @@ static std::string nodeList(const Json &kernel) {
   return line;
 }
 
+static std::string candidateText(const Json &candidates) {
+  std::string out = "predicted us: ";
+  size_t at = 0;
+  for (const Json &t : candidates.at("tiles")) {
+    out += (at ? "; " : "") + t.at("tile").get<std::string>() + ": " + fixed(t.at("predicted_us").get<double>(), 1);
+    if (double us = t.value("measured_us", 0.0); us > 0)
+      out += " (measured " + fixed(us, 1) + ")";
+    if (at++ == candidates.at("taken").get<size_t>())
+      out += " *";
+  }
+  return out;
+}
+
 static std::string asText(const Json &r) {
   std::string out = "graph " + r.at("name").get<std::string>() + " for " + r.at("arch").get<std::string>() +
                     " (figures of " + r.at("machine").get<std::string>() +
@@ -224,6 +237,8 @@ static std::string asText(const Json &r) {
            (k.contains("width") ? " elements a vector, " + std::to_string(k.at("vectors_per_thread").get<int64_t>()) +
                                       " vectors a thread at once\n"
                                 : " elements a thread\n");
+    if (k.contains("candidates"))
+      out += "  tiles   " + candidateText(k.at("candidates")) + "\n";
     for (const Json &w : k.at("why"))
       out += "  why     " + w.get<std::string>() + "\n";
   }

@@ -365,7 +365,8 @@ Result<Artifact> buildArtifact(const Options &options, const Work &work, const T
     note(options, std::string("cache: ") + states[artifact->cached] +
                       (artifact->cacheNote.empty() ? "" : " (" + artifact->cacheNote + ")"));
     if (options.tune)
-      note(options, "tuned: " + std::to_string(artifact->measured) + " kernels measured now");
+      note(options, "tuned: " + std::to_string(artifact->measured) +
+                        (artifact->measured == 1 ? " kernel" : " kernels") + " measured now");
   }
   return artifact;
 }

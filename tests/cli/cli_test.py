@@ -377,6 +377,26 @@ class Device(Cli):
         self.ok("compile", "g.json", "-o", "p", "--target", "cpu")
         self.fails(1, "run", "p", "--inputs", "random", "--tune", mentions=["--tune", "package"])
 
+    def test_tuning_measures_once(self):
+        driver = pathlib.Path(PROGRAM).resolve().parents[1] / "lib/librl_fake_cuda.so"
+        if not driver.exists():
+            self.skipTest("the driver without a GPU is not built")
+        self.environment["RIDGELINE_LIBCUDA"] = str(driver)
+        bf16 = lambda *shape: {"dtype": "bf16", "shape": list(shape)}  # noqa: E731
+        self.write("g.json", graph([node("matmul", ["x", "w"], "h"), node("relu", ["h"])], {"x": bf16(256, 512), "w": bf16(512, 512)}))
+        model = self.ok("explain", "g.json", "--target", "cuda").stdout
+        self.assertNotIn("measure", model)
+        self.assertRegex(model, r"tiles   predicted us: mma .*: [0-9.]+ \*; ")
+        first = self.ok("compile", "g.json", "--target", "cuda", "--tune", "-v", "-o", "p")
+        self.assertIn("tuned: 1 kernel measured now", first.stderr)
+        again = self.ok("explain", "g.json", "--target", "cuda", "--tune", "-v")
+        self.assertIn("tuned: 0 kernels measured now", again.stderr)
+        self.assertIn("chosen by measurement: ", again.stdout)
+        self.assertEqual(self.ok("explain", "p").stdout, again.stdout)
+        self.assertEqual(self.ok("explain", "g.json", "--target", "cuda").stdout, model)
+        quiet = self.ok("compile", "g.json", "--target", "cuda", "--tune=2", "-q")
+        self.assertEqual((quiet.stdout, quiet.stderr), ("", ""))
+
     def test_outputs_that_cannot_be_written(self):
         self.write("g.json", CHAIN)
         self.data()

@@ -106,6 +106,32 @@ TEST(Record, CopiesAndNothing) {
   EXPECT_EQ(text.find("nan"), std::string::npos) << text;
 }
 
+TEST(Record, TilesOfAProductWithTheOneTaken) {
+  GraphBuilder g("product");
+  g.output(g.relu(g.matmul(g.input("x", DType::BF16, {512, 1024}), g.parameter("w", DType::BF16, {1024, 1024}))), "y");
+  Json kernel = Json::parse(recordOf(g))["kernels"][0], &c = kernel["candidates"];
+  EXPECT_TRUE(c["key"].get<std::string>().starts_with("512x1024x1024-")) << c;
+  EXPECT_EQ(c["taken"], 0);
+  ASSERT_GT(c["tiles"].size(), 1u);
+  EXPECT_EQ(c["tiles"][0]["predicted_us"], kernel["predicted_us"]);
+  EXPECT_FALSE(c["tiles"][0].contains("measured_us"));
+  EXPECT_EQ(rendered(recordOf(g), "text").find("measured"), std::string::npos);
+  EXPECT_FALSE(Json::parse(recordOf(swiglu()))["kernels"][0].contains("candidates"));
+
+  Result<Graph> graph = resolve(*g.build());
+  CompileOptions options;
+  options.tiles[c["key"].get<std::string>()] = {1, {44.04, 41.25}};
+  Result<Compiled> tuned = compile(*graph, *findCompileTarget("h200"), options);
+  ASSERT_TRUE(tuned.ok()) << tuned.error().str();
+  Json after = Json::parse(tuned->package.explain)["kernels"][0]["candidates"];
+  EXPECT_EQ(after["taken"], 1);
+  EXPECT_EQ(after["tiles"][1]["measured_us"], 41.25);
+  EXPECT_EQ(after["tiles"].size(), c["tiles"].size());
+  std::string text = rendered(tuned->package.explain, "text");
+  for (const std::string part : {"(measured 44.0); ", "(measured 41.2) *", "why     chosen by measurement: "})
+    EXPECT_EQ(count(text, part), 1u) << part << "\n" << text;
+}
+
 TEST(Record, TextNamesEveryTensorAndReason) {
   std::string text = rendered(recordOf(swiglu()), "text");
   for (const char *part :
