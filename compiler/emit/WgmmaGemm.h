@@ -70,6 +70,7 @@ struct WgmmaGemm {
   std::vector<GemmTensor> outputs;       ///< at least one
   std::vector<GemmTensor> tiles;         ///< that the epilogue reads
   std::vector<GemmVector> columns, rows; ///< likewise: loaded ahead, where the callback's own loads would be waited for
+  bool once = false;                     ///< the right operands leave the L2 cache first
   bool branches = false;                 ///< what the epilogue computes may part the threads of a warp
   cost::GemmTile tile;
 

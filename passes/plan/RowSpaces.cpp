@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "passes/plan/ColumnSums.h"
 #include "passes/plan/RowPlannerParts.h"
+#include "passes/plan/Stream.h"
 
 #include <algorithm>
 #include <deque>
@@ -134,13 +135,16 @@ void RowPlanner::above(ValueId v, Space s, std::vector<ValueId> &computed, std::
 /// Products read their operands over and over: what is more than a view or a widening cast of a load is written first, unless it
 /// is computed but once and from no more than it has itself.
 void RowPlanner::storeOperands() {
+  std::vector<bool> boundary(graph.values.size(), false);
+  for (ValueId v : stored)
+    boundary[v] = true;
   for (const Node &node : graph.nodes)
     if (isProduct(node))
       for (bool left : {true, false}) {
         ValueId operand = node.inputs[left ? 0 : 1].value, v = operandSource(graph, operand, &stored);
         const Node *from = nodeOf(v);
         if (from && !stored.contains(v) && opInfo(from->op).cls != OpClass::Creation &&
-            !readsOnce(graph, node, left, stored))
+            !readsOnce(graph, node, left, stored) && (left || !streamsOperand(graph, node, boundary, target)))
           cut(v, "stored: '" + graph.values[node.outputs[0]].name + "' multiplies it");
       }
 }
