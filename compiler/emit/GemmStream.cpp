@@ -346,6 +346,9 @@ Status emitGemmStream(ModuleOp module, const GemmKernel &kernel, const CodeTarge
   tile.warpsN = static_cast<int>(s.warpsN);
   tile.blocksPerSm = static_cast<int>(s.blocksPerSm);
   cost::StreamShared shared = streamShared(form.shape, tile);
+  if (tile.stages % tile.parts() != 0) // a warp would take what another's stage left in its slot for its own
+    return unsupported({}, "internal: " + std::to_string(tile.stages) + " stages for " + std::to_string(tile.parts()) +
+                               " parts of K");
   if (static_cast<double>(shared.total) > machine.sharedPerBlock)
     return unsupported({}, "internal: " + std::to_string(shared.total) + " bytes of shared memory");
 

@@ -24,8 +24,9 @@ constexpr double kStreamed = 0.97;
 constexpr double kIngest = 57;
 /// Multiply-adds a clock that the tensor cores of an SM do for mma.sync, and warp instructions a clock beside them.
 constexpr double kMacs = 670, kIssue = 2.2;
-/// Behind the last stage: sums are exchanged and added, the epilogue waits for its loads.
-constexpr double kEndSeconds = 1.8e-6;
+/// Ahead of the first stage and behind the last: barriers, sums are exchanged and added, the epilogue waits for its loads. And again
+/// for each further block that an SM has in the same place, where no other hides it.
+constexpr double kEndSeconds = 1.8e-6, kTurnSeconds = 2e-6;
 
 /// Registers of a thread that multiplies: sums, fragments of both sides, scales, addresses.
 int64_t registersOf(const StreamShape &s, const StreamTile &t) {
@@ -80,15 +81,19 @@ StreamCandidate predictStream(const StreamShape &s, const StreamTile &t, const T
   double turns = std::ceil(out.blocks / machine.smCount); // blocks of the busiest SM, side by side or in turn
   double columns = turns * t.tileN, padded = turns * t.rows();
   double rightBytes = s.widens() ? 1 : 2, K = static_cast<double>(s.k), rows = static_cast<double>(s.rows());
-  double most = columns * machine.smCount / static_cast<double>(s.n);
-  out.memory = s.bytes / (machine.dramCopy * kStreamed) * std::max(1.0, most);
+  // All of memory, or what one SM has on its way.
+  double inFlight = static_cast<double>(t.stages * t.tileN * s.products * kStageBytes) * t.blocksPerSm;
+  out.memory = std::max(s.bytes / (machine.dramCopy * kStreamed),
+                        columns * s.products * K * rightBytes / inFlight * machine.memoryLatency);
   out.ingest = (columns * s.products * K * rightBytes + turns * static_cast<double>(s.m) * K * 2) / (kIngest * clock);
   double weights = padded * s.products * K;
   // A weight's share of a load of 16 bytes and of its conversion, its products, and the loads of the left operand.
   double instructions = weights / 32 * (rightBytes / 16 + (s.widens() ? 2.0 : 0.0)) + weights * rows / 2048 +
                         turns * t.warpsN * K * rows / 8 / 32;
   out.compute = std::max(weights * rows / (kMacs * clock), instructions / (kIssue * clock));
-  out.end = kEndSeconds + s.ops * static_cast<double>(s.m) * columns / (machine.issueLanes * clock);
+  double rounds = std::ceil(out.blocks / (machine.smCount * t.blocksPerSm));
+  out.end = kEndSeconds + (rounds - 1) * kTurnSeconds / t.blocksPerSm +
+            s.ops * static_cast<double>(s.m) * columns / (machine.issueLanes * clock);
   // Neither hides the other wholly where they are alike.
   double a = out.memory * out.memory, b = std::max(out.ingest, out.compute);
   out.seconds = std::sqrt(std::sqrt(a * a + b * b * b * b)) + out.end;
@@ -116,20 +121,20 @@ std::optional<StreamCandidate> chooseStream(const StreamShape &s, bool even, int
       if (t.tileN < kLeastColumns && (perSm > 1 || turns > 1))
         break;
       t.tileN = std::max(t.tileN, kLeastColumns);
-      while (t.warpsN < t.warps && registersOf(s, t) > registersFor(t, machine))
-        t.warpsN *= 2;
+      if (registersOf(s, t) > registersFor(t, machine))
+        t.warpsN = 2;
       if (std::max(registersOf(s, t), live + kEpilogueRegisters) > registersFor(t, machine))
         continue;
       double budget = perSm == 1 ? machine.sharedPerBlock : machine.sharedPerSm / perSm - machine.sharedReserved;
       auto fits = [&] { return static_cast<double>(streamShared(s, t).total) <= budget; };
       // Slots of the ring belong to warps: a warp that waits for one must not meet another's stage there.
+      auto onItsWay = [&] { return static_cast<double>(t.stages * t.tileN * s.products * kStageBytes) * perSm; };
       t.stages = t.parts();
-      if (!fits())
+      if (!fits() || (perSm > 1 && onItsWay() > kInFlight))
         continue;
       do
         t.stages += t.parts();
-      while (fits() && t.stages <= kMostStages &&
-             static_cast<double>(t.stages * t.tileN * s.products * kStageBytes) * perSm <= kInFlight);
+      while (fits() && t.stages <= kMostStages && onItsWay() <= kInFlight);
       t.stages -= t.parts();
       StreamCandidate c = predictStream(s, t, machine);
       if (!best || c.seconds < 0.99 * best->seconds)

@@ -135,10 +135,21 @@ TEST(Stream, TimesAsMeasured) {
     int64_t m;
     DType right;
     double us;
-  } rows[] = {{1, DType::BF16, 29.1}, {16, DType::BF16, 29.5}, {64, DType::BF16, 32.2},
-              {1, DType::I8, 19.1},   {16, DType::I8, 19.6},   {64, DType::I8, 25.0}};
+    int64_t n = 11008, k = 4096;
+  } rows[] = {{1, DType::BF16, 29.1},
+              {16, DType::BF16, 29.3},
+              {64, DType::BF16, 32.1},
+              {1, DType::I8, 19.2},
+              {16, DType::I8, 19.7},
+              {32, DType::I8, 21.4},
+              {64, DType::I8, 25.2},
+              {1, DType::I8, 11.2, 4096},
+              {16, DType::BF16, 15.0, 4096},
+              {64, DType::I8, 15.3, 4096},
+              {1, DType::I8, 18.5, 4096, 11008},
+              {16, DType::I8, 14.4, 6144}};
   for (const auto &r : rows) {
-    std::optional<cost::StreamCandidate> c = cost::chooseStream(shapeOf(r.m, r.right), true, 8, h200());
+    std::optional<cost::StreamCandidate> c = cost::chooseStream(shapeOf(r.m, r.right, r.n, r.k), true, 8, h200());
     ASSERT_TRUE(c);
     double us = (c->seconds + h200().launchFirst + h200().memoryLatency) * 1e6;
     EXPECT_NEAR(us, r.us, 0.12 * r.us) << r.m << " rows: " << c->str();
