@@ -28,11 +28,12 @@ constexpr double kMacs = 670, kIssue = 2.2;
 /// for each further block that an SM has in the same place, where no other hides it.
 constexpr double kEndSeconds = 1.8e-6, kTurnSeconds = 2e-6;
 
-/// Registers of a thread that multiplies: sums, fragments of both sides, scales, addresses.
+/// Registers of a thread that multiplies: sums, fragments of both sides, scales, addresses; and what ptxas wants to be free with, or
+/// it spills.
 int64_t registersOf(const StreamShape &s, const StreamTile &t) {
-  constexpr int64_t kOthers = 40;
   int64_t sums = s.products * t.blocksOfWarp() * s.rows() / 2, left = s.widens() ? s.rows() : s.rows() / 2;
-  return sums + left + (s.widens() ? 2 * s.products * t.blocksOfWarp() : 0) + kOthers;
+  int64_t scales = s.widens() ? 2 * s.products * t.blocksOfWarp() : 0;
+  return sums + left + scales + 32 + 8 * s.products + sums / 8;
 }
 
 /// What a thread may have, by the blocks that an SM holds.

@@ -58,4 +58,6 @@ write("zero", 16, 4096, 4096, zero=True)
 write("strict", 16, 11008, 4096, strict=True)
 write("pitch", 16, 11008, 4096, pitch=4100)
 write("rows", 129, 11008, 4096, weights=2)
+write("crowded", 64, 28672, 4096)  # as many registers as there are
+write("crowded_gate", 17, 11007, 4096, weights=2, behind=("gate", "residual"))
 write("small", 4, 512, 512, weights=2)
