@@ -12,8 +12,14 @@ namespace rl {
 std::string TileCandidate::str() const {
   if (schedule.kernel == "wgmma")
     return "wgmma " + schedule.wgmma.str();
-  return schedule.kernel + " " + std::to_string(schedule.tileM) + "x" + std::to_string(schedule.tileN) + "x" +
-         std::to_string(schedule.tileK);
+  std::string out = schedule.kernel + " " + std::to_string(schedule.tileM) + "x" + std::to_string(schedule.tileN) +
+                    "x" + std::to_string(schedule.tileK);
+  if (schedule.kernel == "thin")
+    out += ", warps " + std::to_string(schedule.warpsN) + "x" + std::to_string(schedule.warpsK);
+  if (schedule.kernel == "stream")
+    out += ", " + std::to_string(schedule.stages) + " stages" +
+           (schedule.blocksPerSm > 1 ? ", " + std::to_string(schedule.blocksPerSm) + " blocks an SM" : "");
+  return out;
 }
 
 namespace {
@@ -133,14 +139,17 @@ void rankCandidates(PlannedGroup &g) {
   // all of them.
   constexpr int kOfAForm = 2;
   auto form = [](const GemmSchedule &s) {
-    return std::tuple(s.kernel, s.tileM, s.threads, s.wgmma.alternate, s.wgmma.blocksPerSm);
+    return std::tuple(s.kernel, s.tileM, s.threads, s.wgmma.alternate, s.wgmma.blocksPerSm, s.blocksPerSm);
   };
   std::map<decltype(form(*g.gemm)), int> taken{{form(*g.gemm), 1}};
   for (auto [seconds, i] : order) {
     const GemmSchedule &s = g.tiles[i].schedule;
     if (ranked.size() == kMostCandidates || seconds > kWithin * g.time.total)
       break;
-    if (s != *g.gemm && (s.kernel != "wgmma" || ++taken[form(s)] <= kOfAForm))
+    const bool many = s.kernel == "wgmma" || s.kernel == "stream";
+    if (std::any_of(ranked.begin(), ranked.end(), [&](const TileCandidate &c) { return c.schedule == s; }))
+      continue;
+    if (!many || ++taken[form(s)] <= kOfAForm)
       ranked.push_back(std::move(g.tiles[i]));
   }
   g.tiles = std::move(ranked);

@@ -205,19 +205,6 @@ bool spareRegisters(const Graph &graph, const WgmmaForm &form, cost::GemmTile &t
 
 std::string quoted(const Graph &graph, ValueId v) { return "'" + graph.values[v].name + "'"; }
 
-/// `s`, another kernel's for the same product, with the tile.
-GemmSchedule scheduleOf(const cost::GemmShape &shape, GemmSchedule s, const cost::GemmTile &tile) {
-  s.kernel = "wgmma";
-  s.tileM = tile.tileM();
-  s.tileN = tile.tileN;
-  s.tileK = 128 / static_cast<int64_t>(dtypeSize(shape.a));
-  s.stages = tile.stages;
-  s.threads = tile.threads();
-  s.warpsM = s.warpsN = s.warpsK = 1;
-  s.wgmma = tile;
-  return s;
-}
-
 } // namespace
 
 WgmmaForm wgmmaForm(const Graph &graph, const Trace &epilogue, const std::vector<NodeId> &products,
@@ -444,8 +431,21 @@ void scheduleWgmma(const Graph &graph, const Trace &epilogue, const std::vector<
                    [](const cost::GemmCandidate &a, const cost::GemmCandidate &b) { return a.seconds < b.seconds; });
   // The model's launch is from one of many to the next; here both are the first.
   auto secondsOf = [&](const cost::GemmCandidate &c) { return c.seconds - c.launch + g.time.launch + g.time.latency; };
+  auto scheduleOf = [&](const cost::GemmTile &tile) {
+    GemmSchedule s = *g.gemm;
+    s.kernel = "wgmma";
+    s.tileM = tile.tileM();
+    s.tileN = tile.tileN;
+    s.tileK = 128 / static_cast<int64_t>(dtypeSize(form.shape.a));
+    s.stages = tile.stages;
+    s.threads = tile.threads();
+    s.warpsM = s.warpsN = s.warpsK = 1;
+    s.wgmma = tile;
+    s.once = readsRightOnce(graph, products, g.inputs, s, target);
+    return s;
+  };
   for (const cost::GemmCandidate &c : many)
-    g.tiles.push_back({scheduleOf(form.shape, *g.gemm, c.tile), secondsOf(c)});
+    g.tiles.push_back({scheduleOf(c.tile), secondsOf(c)});
   constexpr size_t kTold = 3;
   all.resize(std::min(all.size(), kTold));
   if (only)
@@ -468,7 +468,7 @@ void scheduleWgmma(const Graph &graph, const Trace &epilogue, const std::vector<
 
   g.fallback = g.gemm;
   GemmSchedule &s = *g.gemm;
-  s = scheduleOf(form.shape, s, tile);
+  s = scheduleOf(tile);
   std::snprintf(text, sizeof text,
                 " at %.3g us: where a pointer is no multiple of 16 bytes, or the driver has no tensor maps",
                 g.time.total * 1e6);
@@ -513,6 +513,8 @@ void scheduleWgmma(const Graph &graph, const Trace &epilogue, const std::vector<
   list(form.rows, " by rows");
   if (!ahead.empty())
     g.why.push_back("loaded ahead of the epilogue: " + ahead);
+  if (s.once)
+    g.why.push_back(kReadOnce);
   g.why.push_back("otherwise " + fallback);
 }
 

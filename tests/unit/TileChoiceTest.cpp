@@ -6,6 +6,7 @@
 #include "tests/unit/TraceHarness.h"
 
 #include <algorithm>
+#include <set>
 
 namespace {
 
@@ -13,7 +14,7 @@ struct Layer {
   int64_t m = 512, n = 4096, k = 4096;
   DType type = DType::BF16;
   const char *name = "a";
-  bool tanh = true, strict = false;
+  bool tanh = true, strict = false, transposed = false;
   double factor = 1;
 };
 
@@ -22,8 +23,9 @@ Graph layer(const Layer &l) {
   GraphBuilder g("layer");
   if (l.strict)
     g.strict();
-  auto a = g.input(l.name, l.type, {1, l.m, l.k}), b = g.input("b", l.type, {1, l.k, l.n});
-  auto y = g.matmul(a, b, {.outDtype = DType::F32}) * l.factor;
+  auto a = g.input(l.name, l.type, {1, l.m, l.k});
+  auto b = g.input("b", l.type, l.transposed ? std::vector<int64_t>{1, l.n, l.k} : std::vector<int64_t>{1, l.k, l.n});
+  auto y = g.matmul(a, b, {.transposeB = l.transposed, .outDtype = DType::F32}) * l.factor;
   g.output(g.cast(g.gelu(y, {.approximate = l.tanh ? "tanh" : "none"}), l.type), "y");
   return graphOf(g);
 }
@@ -47,9 +49,9 @@ std::string why(const PlannedGroup &g) {
 
 TEST(TileChoice, CandidatesAreRanked) {
   for (const char *target : {"h200", "a100"})
-    for (int64_t m : {1, 64, 512, 4096}) {
+    for (int64_t m : {1, 4, 64, 512, 4096}) {
       SCOPED_TRACE(std::string(target) + " " + std::to_string(m));
-      PlannedGroup g = planned(layer({.m = m}), target);
+      PlannedGroup g = planned(layer({.m = m, .transposed = m < 64}), target);
       ASSERT_FALSE(g.tiles.empty());
       EXPECT_EQ(g.tiles[0].schedule, *g.gemm);
       EXPECT_EQ(g.tiles[0].seconds, g.time.total);
@@ -68,10 +70,13 @@ TEST(TileChoice, CandidatesAreRanked) {
 }
 
 TEST(TileChoice, EveryCandidateIsTakenAsAskedFor) {
-  for (const char *target : {"h200", "a100"}) {
-    Graph graph = layer({.m = 384, .n = 3000});
+  std::set<std::string> kernels;
+  for (auto [target, m] : {std::pair("h200", 384), {"h200", 16}, {"h200", 2}, {"a100", 384}}) {
+    Graph graph = layer({.m = m, .n = 3000, .transposed = m < 64});
     PlannedGroup first = planned(graph, target);
     ASSERT_GT(first.tiles.size(), 1u);
+    for (const TileCandidate &c : first.tiles)
+      kernels.insert(c.schedule.kernel);
     for (size_t i = 0; i < first.tiles.size(); ++i) {
       SCOPED_TRACE(std::string(target) + ", " + first.tiles[i].str());
       PlannedGroup g = planned(graph, target, {{first.key, {i, {}}}});
@@ -87,13 +92,14 @@ TEST(TileChoice, EveryCandidateIsTakenAsAskedFor) {
       for (size_t j = 0; j < g.tiles.size(); ++j)
         EXPECT_EQ(g.tiles[j].schedule, first.tiles[j].schedule);
       // The kernel for pointers that are not aligned is the model's, whatever the tile.
-      EXPECT_EQ(g.fallback.has_value(), g.gemm->kernel == "wgmma");
+      EXPECT_EQ(g.fallback.has_value(), g.gemm->kernel == "wgmma" || g.gemm->kernel == "stream");
       if (g.fallback && first.fallback) {
         EXPECT_EQ(*g.fallback, *first.fallback);
       }
       EXPECT_NE(why(g).find("tile " + first.tiles[i].str() + " as asked for"), std::string::npos) << why(g);
     }
   }
+  EXPECT_EQ(kernels, (std::set<std::string>{"mma", "stream", "thin", "wgmma"}));
 }
 
 TEST(TileChoice, WhatWasMeasuredIsTold) {
