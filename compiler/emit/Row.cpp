@@ -4,6 +4,7 @@
 #include "compiler/emit/Kernel.h"
 #include "compiler/emit/Online.h"
 #include "compiler/emit/Packed.h"
+#include "compiler/emit/RowRing.h"
 #include "compiler/emit/TraceEmitter.h"
 #include "passes/plan/ColumnSums.h"
 #include "passes/plan/RowSchedule.h"
@@ -12,6 +13,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -48,6 +50,7 @@ public:
     errorSlot = slot;
     scalars.setErrorSlot(slot);
   }
+  void setStreams(const Streams &s) { streams = s; }
   void setThread(Value row, Value inRow, Value inBlock, Value rowIsThere, Value sharedMemory) {
     rowIndex = row;
     place = inRow;
@@ -62,8 +65,8 @@ public:
            (schedule.parts ? 2 : 1);
   }
   void plan();
-  /// One row, or the rows of a part.
-  void emit();
+  /// One row, or the rows of a part. Returns the bytes of dynamic shared memory.
+  int64_t emit();
 
 private:
   int64_t acrossLanes() const { return schedule.across ? schedule.lanes : 1; }
@@ -95,6 +98,8 @@ private:
   void emitScalars(uint32_t level);
   Value contributionOf(TraceEmitter &, uint32_t reduction, const Combiner &, Value valid);
   Value addTo(Value total, TraceEmitter &, uint32_t reduction, const Combiner &, Value valid);
+  Value narrowOperand(TraceEmitter &, uint32_t reduction, const Combiner &, Value valid);
+  Value acrossVector(const Combiner &, Value);
   void storeRow(TraceEmitter &, const Pass &, Value valid);
   void storeScalars();
   void residentPass(const Pass &, uint32_t level);
@@ -107,10 +112,11 @@ private:
   void forget(TraceEmitter &, uint32_t level, bool beforeExponentials = false);
 
   Value index(int64_t v) { return arith::ConstantIndexOp::create(b, loc, v); }
-  Value plus(Value x, int64_t c) {
+  Value add(Value x, Value y) {
     auto flags = arith::IntegerOverflowFlags::nsw | arith::IntegerOverflowFlags::nuw;
-    return c ? arith::AddIOp::create(b, loc, x, index(c), flags).getResult() : x;
+    return arith::AddIOp::create(b, loc, x, y, flags);
   }
+  Value plus(Value x, int64_t c) { return c ? add(x, index(c)) : x; }
 
   OpBuilder &b;
   Location loc;
@@ -127,8 +133,9 @@ private:
   SmallVector<Value> columnTotals;                 ///< of each column sum, for each of these
   std::vector<bool> dears;                         ///< by instance: better kept than computed again
   Value rowIndex, place, there, shared, errorSlot;
+  Streams streams;
   RowThreads rowThreads;
-  int64_t nextSlot = 0;
+  int64_t nextSlot = 0, dynamicBytes = 0;
 };
 
 /// What differs within the row among what `root` is computed from, itself included.
@@ -205,6 +212,7 @@ std::unique_ptr<TraceEmitter> RowEmitter::vectorEmitter(Value row, Value vector)
   e->setRowIndex(row);
   e->setVectorIndex(vector);
   e->setErrorSlot(errorSlot);
+  e->setStreams(streams);
   return e;
 }
 
@@ -243,6 +251,43 @@ Value RowEmitter::addTo(Value total, TraceEmitter &e, uint32_t reduction, const 
       return math::FmaOp::create(b, loc, f[0], f[1], total);
   Value v = contributionOf(e, reduction, c, isThere);
   return total ? c.combine(b, loc, total, v) : v;
+}
+
+/// What a maximum or minimum takes of a vector whose values were 16 bits wide before they were widened, or their magnitudes: these
+/// 16 bits, of which one instruction compares two. Null: it is over something else.
+Value RowEmitter::narrowOperand(TraceEmitter &e, uint32_t reduction, const Combiner &c, Value isThere) {
+  if (!target.nvptx || trace.lanes == 1 || acrossLanes() > 1 || (c.op != OpKind::Amax && c.op != OpKind::Amin))
+    return {};
+  uint32_t i = trace.instances[reduction].operands[0];
+  auto opOf = [&] { return trace.instances[i].node == kNone ? OpKind::Full : graph.nodes[trace.instances[i].node].op; };
+  bool magnitude = opOf() == OpKind::Abs;
+  if (magnitude)
+    i = trace.instances[i].operands[0];
+  if (opOf() == OpKind::Cast && graph.type(trace.instances[i].value).dtype == DType::F32)
+    i = trace.instances[i].operands[0];
+  DType from = graph.type(trace.instances[i].value).dtype;
+  Value raw = e.lane(i).raw;
+  if (!raw || !isa<VectorType>(raw.getType()) || (from != DType::BF16 && from != DType::F16))
+    return {};
+  FloatType element = from == DType::BF16 ? FloatType(b.getBF16Type()) : FloatType(b.getF16Type());
+  auto type = VectorType::get({trace.lanes}, element);
+  Value v = arith::BitcastOp::create(b, loc, type, raw);
+  if (magnitude)
+    v = math::AbsFOp::create(b, loc, v);
+  if (isThere) {
+    llvm::APFloat none = llvm::APFloat::getInf(element.getFloatSemantics(), /*Negative=*/c.op == OpKind::Amax);
+    v = arith::SelectOp::create(b, loc, isThere, v,
+                                arith::ConstantOp::create(b, loc, DenseElementsAttr::get(type, none)));
+  }
+  return v;
+}
+
+/// The lanes of a thread's partial result.
+Value RowEmitter::acrossVector(const Combiner &c, Value v) {
+  if (acrossLanes() > 1)
+    return v;
+  v = c.acrossLanes(b, loc, v);
+  return isa<FloatType>(v.getType()) && !v.getType().isF32() ? arith::ExtFOp::create(b, loc, b.getF32Type(), v) : v;
 }
 
 void RowEmitter::storeRow(TraceEmitter &e, const Pass &pass, Value isThere) {
@@ -296,8 +341,7 @@ void RowEmitter::finishReductions(const Pass &pass, SmallVector<Value> partial) 
   SmallVector<Combiner> combiners;
   for (auto [r, v] : llvm::zip(pass.reductions, partial)) {
     combiners.push_back(combinerOf(r));
-    if (acrossLanes() == 1)
-      v = combiners.back().acrossLanes(b, loc, v);
+    v = acrossVector(combiners.back(), v);
   }
   combineThreads(b, loc, rowThreads, combiners, partial, shared, nextSlot);
   nextSlot += static_cast<int64_t>(pass.reductions.size()) * rowThreads.slots();
@@ -391,11 +435,17 @@ void RowEmitter::residentPass(const Pass &pass, uint32_t level) {
       emitVarying(e, i);
     for (auto [r, total] : llvm::zip(pass.reductions, partial)) {
       Combiner c = combinerOf(r);
-      total = addTo(total, e, r, c, valid[u]);
+      if (Value v = narrowOperand(e, r, c, valid[u]))
+        total = total ? c.combine(b, loc, total, v) : v;
+      else
+        total = addTo(total, e, r, c, valid[u]);
     }
     for (auto [pair, top] : llvm::zip(pass.online, tops)) {
       Combiner c = combinerOf(pair.top);
-      top = c.inOrder(b, loc, top, contributionOf(e, pair.top, c, valid[u]));
+      if (Value v = narrowOperand(e, pair.top, c, valid[u]))
+        top = top ? c.combine(b, loc, top, v) : v;
+      else
+        top = c.inOrder(b, loc, top, contributionOf(e, pair.top, c, valid[u]));
     }
     storeRow(e, pass, valid[u]);
     for (size_t s : pass.columnSums) {
@@ -405,6 +455,8 @@ void RowEmitter::residentPass(const Pass &pass, uint32_t level) {
     }
     forget(e, level, !pass.online.empty());
   }
+  for (auto [pair, top] : llvm::zip(pass.online, tops))
+    top = acrossVector(combinerOf(pair.top), top);
   residentOnline(pass, level, tops);
   finishReductions(pass, std::move(partial));
 }
@@ -553,11 +605,12 @@ void RowEmitter::emitLoads() {
     }
 }
 
-void RowEmitter::emit() {
+int64_t RowEmitter::emit() {
   if (schedule.parts)
     emitPart();
   else
     emitRow();
+  return dynamicBytes;
 }
 
 /// The u-th vector of this thread in a resident row, and whether it is there (null: always). One beyond the row's end loads the
@@ -572,67 +625,71 @@ std::pair<Value, Value> RowEmitter::vectorOfThread(int64_t u) {
   return {at, isThere};
 }
 
-/// The rows of a part, one after the other. The loads of a row are issued while the one before it is computed.
+/// The rows of a part, one after the other.
 void RowEmitter::emitPart() {
   const int64_t rows = schedule.rows / schedule.parts, U = schedule.unroll;
-  Value first = arith::MulIOp::create(b, loc, rowIndex, index(rows));
+  auto times = [&](Value x, int64_t c) {
+    auto flags = arith::IntegerOverflowFlags::nsw | arith::IntegerOverflowFlags::nuw;
+    return arith::MulIOp::create(b, loc, x, index(c), flags).getResult();
+  };
+  Value first = schedule.inTurn ? rowIndex : times(rowIndex, rows);
+  auto rowAt = [&](Value turn) { return add(first, schedule.inTurn ? times(turn, schedule.parts) : turn); };
   SmallVector<Value> at;
   for (int64_t u = 0; u < U; ++u) {
     auto [vector, isThere] = vectorOfThread(u);
     at.push_back(vector);
     valid.push_back(isThere);
   }
-  // What every row loads anew in vectors of whole registers.
-  SmallVector<uint32_t> loads;
-  for (const Pass &p : passes)
-    for (uint32_t i : p.instances) {
-      const Instance &in = trace.instances[i];
-      auto bytes = static_cast<int64_t>(dtypeSize(graph.type(in.value).dtype)) * trace.lanes;
-      if (in.node == kNone && in.guard == 0 && !in.uniform && bytes % 4 == 0 &&
-          graph.type(in.value).dtype != DType::Bool && !trace.isGathered(in) &&
-          trace.context->expand(in.linear).dependsOn(trace.rowDim) && !llvm::is_contained(loads, i))
-        loads.push_back(i);
-    }
-  SmallVector<Type> types;
-  auto loadRow = [&](Value row) {
-    SmallVector<Value> out;
-    for (Value vector : at) {
-      std::unique_ptr<TraceEmitter> e = vectorEmitter(row, vector);
-      for (uint32_t i : loads) {
-        e->emit(i);
-        types.push_back(e->lane(i).raw.getType());
-        out.push_back(toWords(b, loc, e->lane(i).raw));
-      }
-    }
+  auto vectorsOf = [&](Value row) {
+    std::vector<std::unique_ptr<TraceEmitter>> out;
+    for (Value vector : at)
+      out.push_back(vectorEmitter(row, vector));
     return out;
   };
-  SmallVector<Value> carried = loadRow(first);
-  const size_t inFlight = carried.size();
+  std::optional<RowRing> ring;
+  if (schedule.stages && aligned)
+    ring.emplace(b, loc, graph, trace, copiedLoads(graph, trace), schedule.stages, schedule.threads, U, place);
+  if (ring) {
+    dynamicBytes = ring->sharedBytes();
+    for (int64_t r = 0; r + 1 < schedule.stages; ++r) {
+      Value isThere;
+      if (r >= rows)
+        isThere = arith::ConstantOp::create(b, loc, b.getBoolAttr(false));
+      ring->fill(index(r), vectorsOf(rowAt(index(r))), isThere);
+    }
+  }
+  // What all rows have in common is loaded once: the optimiser does not move it past the copies.
+  std::vector<std::unique_ptr<TraceEmitter>> common = vectorsOf(first);
+  std::vector<uint32_t> weights;
+  for (uint32_t i = 0; i < trace.instances.size(); ++i)
+    if (const Instance &in = trace.instances[i]; in.node == kNone && in.guard == 0 && in.scope == 0 && in.varies &&
+                                                 !trace.isGathered(in) &&
+                                                 !trace.context->expand(in.linear).dependsOn(trace.rowDim)) {
+      weights.push_back(i);
+      for (auto &e : common)
+        e->emit(i);
+    }
   Value zero = arith::ConstantOp::create(
       b, loc, DenseElementsAttr::get(VectorType::get({trace.lanes}, b.getF32Type()), b.getF32FloatAttr(0).getValue()));
-  carried.append(trace.columnSums.size() * static_cast<size_t>(U), zero);
+  SmallVector<Value> carried(trace.columnSums.size() * static_cast<size_t>(U), zero);
   auto loop = scf::ForOp::create(b, loc, index(0), index(rows), index(1), carried);
   {
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(loop.getBody());
     Value turn = loop.getInductionVar();
-    rowIndex = arith::AddIOp::create(b, loc, first, turn);
-    for (int64_t u = 0; u < U; ++u) {
-      held.push_back(vectorEmitter(rowIndex, at[static_cast<size_t>(u)]));
-      for (auto [l, i] : llvm::enumerate(loads)) {
-        size_t k = static_cast<size_t>(u) * loads.size() + l;
-        held.back()->lane(i) = held.back()->bodies().fromMemory(
-            fromWords(b, loc, loop.getRegionIterArg(static_cast<unsigned>(k)), types[k]),
-            graph.type(trace.instances[i].value).dtype);
-      }
+    rowIndex = rowAt(turn);
+    held = vectorsOf(rowIndex);
+    for (uint32_t i : weights)
+      for (auto [to, from] : llvm::zip(held, common))
+        to->lane(i) = from->lane(i);
+    if (ring) {
+      Value ahead = plus(turn, schedule.stages - 1);
+      Value isThere = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, ahead, index(rows));
+      // Where the row before this one lay: what a thread copies, only it reads.
+      ring->fill(ahead, vectorsOf(rowAt(ahead)), isThere);
+      ring->take(turn, held);
     }
-    // Behind the last row it is loaded once more.
-    Value next = arith::AddIOp::create(b, loc, turn, index(1));
-    Value more = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, next, index(rows));
-    next = arith::AddIOp::create(b, loc, first, arith::SelectOp::create(b, loc, more, next, turn));
-    SmallVector<Value> yields = loadRow(next);
-    for (size_t k = inFlight; k < carried.size(); ++k)
-      columnTotals.push_back(loop.getRegionIterArg(static_cast<unsigned>(k)));
+    columnTotals.append(loop.getRegionIterArgs().begin(), loop.getRegionIterArgs().end());
     if (shared) {
       // Two rows in turn: a thread may write its part of the next row's exchange while another still reads this one's.
       Value half = arith::AndIOp::create(b, loc, turn, index(1));
@@ -641,8 +698,7 @@ void RowEmitter::emitPart() {
       shared = LLVM::GEPOp::create(b, loc, shared.getType(), b.getI64Type(), shared, ValueRange{offset});
     }
     emitRow();
-    yields.append(columnTotals.begin(), columnTotals.end());
-    scf::YieldOp::create(b, loc, yields);
+    scf::YieldOp::create(b, loc, columnTotals);
   }
   for (int64_t u = 0; u < U; ++u) {
     std::unique_ptr<TraceEmitter> e = vectorEmitter(first, at[static_cast<size_t>(u)]);
@@ -652,7 +708,7 @@ void RowEmitter::emitPart() {
       b.setInsertionPoint(branch.thenBlock()->getTerminator());
     }
     for (size_t s = 0; s < trace.columnSums.size(); ++s) {
-      size_t k = inFlight + s * static_cast<size_t>(U) + static_cast<size_t>(u);
+      size_t k = s * static_cast<size_t>(U) + static_cast<size_t>(u);
       Value total = loop.getResult(static_cast<unsigned>(k));
       e->lane(trace.columnSums[s].instance) = {DType::F32, total, total, {}};
       e->emitStore(trace.columnSums[s]);
@@ -688,7 +744,7 @@ void RowEmitter::emitRow() {
 
 } // namespace
 
-Result<int64_t> emitRow(ModuleOp module, const RowKernel &kernel, const CodeTarget &target, bool alignedTo16) {
+Result<RowLaunch> emitRow(ModuleOp module, const RowKernel &kernel, const CodeTarget &target, bool alignedTo16) {
   const Graph &graph = kernel.body;
   const RowSchedule &s = kernel.schedule;
   TraceRequest request;
@@ -701,9 +757,11 @@ Result<int64_t> emitRow(ModuleOp module, const RowKernel &kernel, const CodeTarg
   request.lanesAcross = s.across && s.lanes > 1;
   if (s.parts) {
     request.parts = s.parts;
+    request.partsInTurn = s.inTurn;
     for (ValueId v : graph.outputs) {
       std::optional<ColumnSum> sum = columnSum(graph, v, s.width);
-      request.columnSums.push_back(sum && sum->parts == s.parts ? sum->operand : kNone);
+      const bool carried = sum && sum->parts == s.parts && sum->inTurn == s.inTurn;
+      request.columnSums.push_back(carried ? sum->operand : kNone);
     }
   }
   RL_ASSIGN(Trace trace, tracePointwise(request));
@@ -712,6 +770,10 @@ Result<int64_t> emitRow(ModuleOp module, const RowKernel &kernel, const CodeTarg
   OpBuilder b(ctx);
   Location loc = b.getUnknownLoc();
   KernelFunction f = createKernel(b, loc, module, kernel.name, graph, target, s.threads * s.rowsPerBlock);
+  // Two blocks an SM: what one waits for at its exchanges the other computes through. Left alone the assembler takes registers
+  // for one.
+  if (s.parts && target.nvptx)
+    f.function->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(), b.getI32IntegerAttr(2));
   RowEmitter emitter(b, loc, kernel, target, alignedTo16 && s.lanes > 1, trace, f.inputs, f.outputs);
   emitter.setErrorSlot(f.errorSlot);
   emitter.plan();
@@ -719,7 +781,7 @@ Result<int64_t> emitRow(ModuleOp module, const RowKernel &kernel, const CodeTarg
     b.setInsertionPointToEnd(module.getBody());
     auto type = LLVM::LLVMArrayType::get(b.getI64Type(), static_cast<unsigned>(emitter.slots()));
     LLVM::GlobalOp::create(b, loc, type, /*isConstant=*/false, LLVM::Linkage::Internal, kernel.name + "_shared",
-                           Attribute(), /*alignment=*/8,
+                           Attribute(), /*alignment=*/16,
                            /*addrSpace=*/3);
   }
   b.setInsertionPointToStart(f.entry);
@@ -746,9 +808,13 @@ Result<int64_t> emitRow(ModuleOp module, const RowKernel &kernel, const CodeTarg
   if (emitter.slots())
     shared = LLVM::AddressOfOp::create(b, loc, LLVM::LLVMPointerType::get(ctx, 3), kernel.name + "_shared");
   emitter.setThread(row, place, inBlock, there, shared);
-  emitter.emit();
+  if (target.nvptx)
+    emitter.setStreams(makeStreams(b, loc, s.streamBytes));
+  RowLaunch launch;
+  launch.sharedBytes = emitter.emit();
+  launch.blocks = s.parts ? s.parts : (groups + s.rowsPerBlock - 1) / s.rowsPerBlock;
   func::ReturnOp::create(b, loc);
-  return s.parts ? s.parts : (groups + s.rowsPerBlock - 1) / s.rowsPerBlock;
+  return launch;
 }
 
 } // namespace rl::emit

@@ -7,6 +7,7 @@
 
 #include "compiler/emit/BodyEmitter.h"
 #include "compiler/emit/IndexEmitter.h"
+#include "compiler/emit/Streams.h"
 #include "compiler/lower/Lower.h"
 #include "passes/plan/Trace.h"
 
@@ -29,6 +30,9 @@ public:
   /// Where an index out of range is reported: a pointer to an i32 that is 0 before the first. Null: nowhere.
   void setErrorSlot(mlir::Value v) { errorSlot = v; }
 
+  /// Tensors that no cache holds; none without this. The policies must dominate what is emitted.
+  void setStreams(const Streams &s) { streams = s; }
+
   /// f32 results of this node of the file are converted to the node's type without rounding, unless the graph is strict: such a
   /// conversion is no cast of the file's.
   void keepWide(uint32_t specIndex) { wideNodes.push_back(specIndex); }
@@ -41,6 +45,9 @@ public:
   /// A load of which `lanes` consecutive rows are contiguous in memory, from the row that is set on: what each of these rows
   /// has. Vectors down the columns, transposed.
   llvm::SmallVector<Lane> loadSquare(const Instance &);
+
+  /// Starts a copy of what the load reads, a vector of 4, 8 or 16 bytes that is aligned (copiedLoads), to shared memory.
+  void copyAsync(const Instance &load, mlir::Value to);
 
   /// The factors of an f32 product that is made of the same node of the file as `of`, a sum or an op on it, so that both may be
   /// rounded as one: the format keeps only nodes' products and sums apart. Empty: no such. Each is as wide as the vector.
@@ -72,6 +79,7 @@ private:
   mlir::Value guardOf(const Instance &, bool perLane);
   mlir::Value address(mlir::Value pointer, mlir::Type element, mlir::Value offset);
   mlir::Value load(mlir::Value pointer, mlir::Type element, mlir::Type type, mlir::Value offset, unsigned alignment);
+  mlir::Value loadVector(const Instance &, mlir::VectorType type, mlir::Value offset, unsigned alignment);
   Lane emitLoad(const Instance &);
   mlir::Value inRange(uint32_t index, int64_t extent);
   mlir::Value dynamicIndex(int dim);
@@ -96,6 +104,7 @@ private:
   BodyEmitter body;
   IndexEmitter indices;
   mlir::Value errorSlot;
+  Streams streams;
   std::unordered_map<ValueId, mlir::Value> pointers;
   std::vector<Lane> lanes;                     ///< by instance; set through setLane within branches
   std::vector<std::pair<uint32_t, Lane>> undo; ///< what lanes set within the open branches were before

@@ -421,6 +421,17 @@ TEST_F(CudaRuntime, CopiesAreEnqueuedInOrder) {
   EXPECT_EQ(control().calls.back(), "cuCtxPopCurrent_v2");
 }
 
+TEST_F(CudaRuntime, DynamicSharedMemoryIsAskedFor) {
+  // The kernel's own variables and these may be more than it has without asking.
+  Package p = chain(1);
+  p.launches[0].sharedBytes = 40000;
+  auto m = mustMake(p);
+  ASSERT_TRUE(m && m->bind("w", w, kBytes));
+  Status s = run(*m);
+  ASSERT_TRUE(s) << why(s);
+  EXPECT_EQ(count("cuFuncSetAttribute"), 1);
+}
+
 TEST_F(CudaRuntime, ClustersAndLargeSharedMemory) {
   for (int launches : {1, 3}) {
     control().reset();
