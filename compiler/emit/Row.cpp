@@ -770,10 +770,10 @@ Result<RowLaunch> emitRow(ModuleOp module, const RowKernel &kernel, const CodeTa
   OpBuilder b(ctx);
   Location loc = b.getUnknownLoc();
   KernelFunction f = createKernel(b, loc, module, kernel.name, graph, target, s.threads * s.rowsPerBlock);
-  // Two blocks an SM: what one waits for at its exchanges the other computes through. Left alone the assembler takes registers
-  // for one.
-  if (s.parts && target.nvptx)
-    f.function->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(), b.getI32IntegerAttr(2));
+  // Where rows follow each other two blocks an SM: what one waits for at its exchanges the other computes through. Said for one, too:
+  // left alone some assemblers spill for the sake of more blocks, and others take registers for one.
+  if (target.nvptx)
+    f.function->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(), b.getI32IntegerAttr(s.parts ? 2 : 1));
   RowEmitter emitter(b, loc, kernel, target, alignedTo16 && s.lanes > 1, trace, f.inputs, f.outputs);
   emitter.setErrorSlot(f.errorSlot);
   emitter.plan();

@@ -393,8 +393,9 @@ bool scheduleRows(const Graph &graph, const Trace &trace, const cost::TargetDesc
                     std::to_string(trace.columnSums.size()) + (trace.columnSums.size() == 1 ? " sum" : " sums") +
                     " down the columns in registers: a kernel of their own would read the rows again");
   if (g.stages)
-    g.why.push_back("asynchronous copies bring the next " + std::to_string(g.stages - 1) +
-                    (g.stages == 2 ? " row" : " rows") + " to shared memory while one is computed");
+    g.why.push_back("asynchronous copies bring the next " +
+                    (g.stages == 2 ? std::string("row") : std::to_string(g.stages - 1) + " rows") +
+                    " to shared memory while one is computed");
   std::string shape = std::to_string(g.rows) + " rows of " + std::to_string(g.width);
   g.why.push_back("one kernel over " + shape + ": " + std::to_string(trace.levels) + " dependent reduction" +
                   (trace.levels == 1 ? "" : "s") + " and what is elementwise around " +

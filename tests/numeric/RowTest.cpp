@@ -47,8 +47,8 @@ private:
 
 Generator::Shape Generator::shape() {
   if (columns) {
-    static const std::vector<Shape> tall = {{264, 1024}, {264, 1032},    {396, 1056},
-                                            {264, 517},  {2, 132, 1024}, {280, 2048}};
+    static const std::vector<Shape> tall = {{264, 1024},    {264, 1032}, {396, 1056},   {264, 517},
+                                            {2, 132, 1024}, {280, 2048}, {3, 264, 1024}};
     return rng.pick(tall);
   }
   static const std::vector<int64_t> widths = {1,  2,   3,   5,   7,   8,   12,  16,  24,   31,   32,   40,   64,  77,
@@ -240,6 +240,8 @@ GraphSpec Generator::run() {
     Shape leading;
     for (int64_t d = 0; d + 1 < x.type.rank(); ++d)
       leading.push_back(d);
+    if (leading.size() > 1 && rng.chance(50)) // rows in turn: a sum for each of the second dimension
+      leading.resize(1);
     Val f32 = wholes[i];
     if (f32.type.dtype != DType::F32)
       f32 = *emit("cast", {f32}, {{"dtype", std::string("f32")}});
