@@ -428,17 +428,17 @@ Result<Plan> RowPlanner::run() {
   }
 }
 
-/// Tensors twice as large as the second-level cache, of kernels that read and write: measured on an H200 (tests/bench/NOTES.md).
+/// Of kernels that read and write, tensors that do not fit in the second-level cache (tests/bench/NOTES.md says what it brings).
 static void findStreams(const Graph &graph, const cost::TargetDesc &target, PlannedGroup &g) {
   if (!target.gpu || (g.kind != "row" && g.kind != "transpose"))
     return;
-  const auto least = static_cast<int64_t>(2 * target.l2Bytes);
+  const auto least = static_cast<int64_t>(target.l2Bytes);
   auto isOne = [&](ValueId v) { return graph.type(v).bytes() >= least; };
   if (std::none_of(g.inputs.begin(), g.inputs.end(), isOne) || std::none_of(g.outputs.begin(), g.outputs.end(), isOne))
     return;
   g.streamBytes = least;
   g.why.push_back("tensors of " + std::to_string(least / 1000000) +
-                  " MB or more are twice the second-level cache: what is written is given up first");
+                  " MB or more do not fit in the second-level cache: of these, what is written is given up first");
 }
 
 Result<Plan> planKernels(const Graph &graph, const cost::TargetDesc &target) {

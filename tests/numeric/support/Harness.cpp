@@ -30,14 +30,6 @@ void nameCrash(const std::string &what) {
   (void)once;
 }
 
-HostTensor nudge(const HostTensor &t) {
-  HostTensor out = t;
-  for (int64_t i = 0; isFloat(t.type.dtype) && i < t.type.elements(); ++i)
-    storeElement(out.data.data(), t.type.dtype, i,
-                 loadElement(t.data.data(), t.type.dtype, i) * (1 + (i * 7 % 11 % 2 ? 0x1p-22 : -0x1p-22)));
-  return out;
-}
-
 std::string compareSums(const HostTensor &want, const HostTensor &kept, const HostTensor &got, DType coarsest,
                         const HostTensor *nudged) {
   if (want.type != got.type)
