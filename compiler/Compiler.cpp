@@ -194,6 +194,7 @@ Result<int64_t> Driver::emitTranspose(ModuleOp kernels, DictionaryAttr schedule,
   kernel.schedule.width = number(schedule, "width");
   kernel.schedule.rows = number(schedule, "rows");
   kernel.schedule.lanes = number(schedule, "lanes");
+  kernel.schedule.streamBytes = number(schedule, "stream_bytes");
   kernel.body = body;
   RL_ASSIGN(launch.blocks, emit::emitTranspose(kernels, kernel, code));
   launch.block.x = static_cast<uint32_t>(emit::kTransposeThreads);
@@ -218,15 +219,22 @@ Result<int64_t> Driver::emitRow(ModuleOp kernels, DictionaryAttr schedule, Graph
   kernel.schedule.across = flag(schedule, "across");
   kernel.schedule.online = flag(schedule, "online");
   kernel.schedule.parts = number(schedule, "parts");
+  kernel.schedule.inTurn = flag(schedule, "in_turn");
+  kernel.schedule.stages = number(schedule, "stages");
+  kernel.schedule.streamBytes = number(schedule, "stream_bytes");
   kernel.body = std::move(body);
-  RL_ASSIGN(launch.blocks, emit::emitRow(kernels, kernel, code, /*alignedTo16=*/target.cuda));
+  RL_ASSIGN(emit::RowLaunch made, emit::emitRow(kernels, kernel, code, /*alignedTo16=*/target.cuda));
+  launch.blocks = made.blocks;
+  launch.sharedBytes = static_cast<uint32_t>(made.sharedBytes);
   launch.block.x = static_cast<uint32_t>(kernel.schedule.threads * kernel.schedule.rowsPerBlock);
   if (!target.cuda || kernel.schedule.lanes == 1)
     return 0;
   // The same order of additions, so that alignment does not show in the results.
   kernel.name += "_unaligned";
   launch.unalignedKernel = kernel.name;
-  return emit::emitRow(kernels, kernel, code, false);
+  RL_ASSIGN(emit::RowLaunch unaligned, emit::emitRow(kernels, kernel, code, false));
+  launch.unalignedSharedBytes = static_cast<uint32_t>(unaligned.sharedBytes);
+  return unaligned.blocks;
 }
 
 static GemmSchedule gemmSchedule(DictionaryAttr schedule) {

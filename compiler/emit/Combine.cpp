@@ -64,7 +64,7 @@ Value Combiner::contribution(BodyEmitter &body, Location loc, Lane &lane, int64_
 }
 
 Value Combiner::combine(OpBuilder &b, Location loc, Value x, Value y) const {
-  bool isFloat = getElementTypeOrSelf(x.getType()).isF32();
+  bool isFloat = isa<FloatType>(getElementTypeOrSelf(x.getType()));
   switch (op) {
   case OpKind::Sum:
     return isFloat ? arith::AddFOp::create(b, loc, x, y).getResult() : arith::AddIOp::create(b, loc, x, y).getResult();
@@ -147,6 +147,68 @@ Value combineInWarp(OpBuilder &b, Location loc, const Combiner &c, Value v, int6
   return v;
 }
 
+static unsigned sizeOf(Type t) { return t.getIntOrFloatBitWidth() / 8; }
+
+/// Partial results of neighbours first.
+static Value combineInOrder(OpBuilder &b, Location loc, const Combiner &c, SmallVector<Value> all) {
+  while (all.size() > 1) {
+    SmallVector<Value> next;
+    for (size_t i = 0; i + 1 < all.size(); i += 2)
+      next.push_back(c.combine(b, loc, all[i], all[i + 1]));
+    if (all.size() % 2)
+      next.push_back(all.back());
+    all = std::move(next);
+  }
+  return all[0];
+}
+
+/// So many values from a place of which that number of them is a multiple's distance from a multiple of 16 bytes.
+static SmallVector<Value> loadAll(OpBuilder &b, Location loc, Type type, Value from, int64_t count) {
+  SmallVector<Value> out;
+  int64_t width = 16 / sizeOf(type);
+  while (count % width != 0)
+    width /= 2;
+  for (int64_t i = 0; i < count; i += width) {
+    Value at = LLVM::GEPOp::create(b, loc, from.getType(), type, from, ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(i)});
+    auto vector = VectorType::get({width}, type);
+    Value v = LLVM::LoadOp::create(b, loc, vector, at, static_cast<unsigned>(width) * sizeOf(type));
+    for (int64_t l = 0; l < width; ++l)
+      out.push_back(vector::ExtractOp::create(b, loc, v, ArrayRef<int64_t>{l}));
+  }
+  return out;
+}
+
+/// Whether one instruction combines partial results of any of them.
+static bool areAlike(ArrayRef<Combiner> combiners) {
+  const Combiner &c = combiners[0];
+  return llvm::all_of(combiners,
+                      [&](const Combiner &o) { return o.op == c.op && o.operand == c.operand && isFloat(c.operand); });
+}
+
+/// Combines 1, 2 or 4 values of all threads of a warp in fewer exchanges than one after the other takes: a thread hands half of its
+/// values on and goes on with the other half. Lane l has the result of value `which`: bit 4 of l, and of 4 values also twice
+/// bit 3 (null where there is one value). The order of additions is that of combineInWarp.
+static std::pair<Value, Value> combineTogether(OpBuilder &b, Location loc, const Combiner &c, ArrayRef<Value> values,
+                                               Value lane) {
+  SmallVector<Value> left(values);
+  Value which;
+  int64_t offset = 16;
+  for (int64_t weight = 1; left.size() > 1; weight *= 2, offset /= 2) {
+    Value bit = arith::AndIOp::create(b, loc, lane, constant32(b, loc, offset));
+    Value upper = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, bit, constant32(b, loc, 0));
+    SmallVector<Value> next;
+    for (size_t i = 0; i < left.size(); i += 2) {
+      Value kept = arith::SelectOp::create(b, loc, upper, left[i + 1], left[i]);
+      Value handed = arith::SelectOp::create(b, loc, upper, left[i], left[i + 1]);
+      next.push_back(c.combine(b, loc, kept, exchange(b, loc, handed, offset)));
+    }
+    Value share = arith::SelectOp::create(b, loc, upper, constant32(b, loc, weight), constant32(b, loc, 0));
+    which = which ? arith::AddIOp::create(b, loc, which, share).getResult() : share;
+    left = std::move(next);
+  }
+  return {combineInWarp(b, loc, c, left[0], 2 * offset), which};
+}
+
 /// Vectors of partial results, a lane a row. Lane l of thread t lies at place l * blockThreads + t. The threads of a group of rows
 /// divide its lanes between them; then each reads all of them.
 static void combineLanes(
@@ -202,15 +264,7 @@ void combineThreads(OpBuilder &b, Location loc, const RowThreads &row, ArrayRef<
     SmallVector<Value> all;
     for (int64_t i = 0; i < count; ++i)
       all.push_back(LLVM::LoadOp::create(b, loc, c.type(b), at(plus(base, start + i * stride)), 8));
-    while (all.size() > 1) {
-      SmallVector<Value> next;
-      for (size_t i = 0; i + 1 < all.size(); i += 2)
-        next.push_back(c.combine(b, loc, all[i], all[i + 1]));
-      if (all.size() % 2)
-        next.push_back(all.back());
-      all = std::move(next);
-    }
-    return all[0];
+    return combineInOrder(b, loc, c, std::move(all));
   };
   if (row.across && row.lanes > 1) {
     combineLanes(b, loc, row, combiners, partial, at, firstSlot, combineAll);
@@ -227,46 +281,62 @@ void combineThreads(OpBuilder &b, Location loc, const RowThreads &row, ArrayRef<
                               row.rowsPerBlock);
     return;
   }
-  auto butterfly = [&](size_t r, int64_t threads) {
-    partial[r] = combineInWarp(b, loc, combiners[r], partial[r], threads);
-  };
-  for (size_t r = 0; r < combiners.size(); ++r)
-    butterfly(r, std::min<int64_t>(row.threads, 32));
-  if (row.threads <= 32)
+  if (row.threads <= 32) {
+    for (auto [c, v] : llvm::zip(combiners, partial))
+      v = combineInWarp(b, loc, c, v, row.threads);
     return;
-
+  }
+  // A warp's results lie next to each other, so that several are read at once.
+  const int64_t warps = row.threads / 32;
   Value warp = arith::DivUIOp::create(b, loc, row.thread, constant32(b, loc, 32));
   Value lane = arith::RemUIOp::create(b, loc, row.thread, constant32(b, loc, 32));
-  Value first = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, lane, constant32(b, loc, 0));
-  auto branch = scf::IfOp::create(b, loc, first);
-  {
+  auto start = [&](size_t r) { return firstSlot + static_cast<int64_t>(r) * row.warps(); };
+  auto place = [&](size_t r, Value at) -> Value {
+    Value begin =
+        LLVM::GEPOp::create(b, loc, pointer, slot, shared, ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(start(r))});
+    return LLVM::GEPOp::create(b, loc, pointer, combiners[r].type(b), begin, ValueRange{at});
+  };
+  for (size_t r = 0; r < combiners.size();) {
+    size_t together = 1;
+    while (together < 4 && r + 2 * together <= combiners.size() && areAlike(combiners.slice(r, 2 * together)))
+      together *= 2;
+    auto [v, which] = combineTogether(b, loc, combiners[r], partial.slice(r, together), lane);
+    // The first of the lanes that have the same result.
+    Value first = arith::CmpIOp::create(
+        b, loc, arith::CmpIPredicate::eq,
+        arith::AndIOp::create(b, loc, lane, constant32(b, loc, 32 / static_cast<int64_t>(together) - 1)),
+        constant32(b, loc, 0));
+    auto branch = scf::IfOp::create(b, loc, first);
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPoint(branch.thenBlock()->getTerminator());
-    for (size_t r = 0; r < combiners.size(); ++r)
-      LLVM::StoreOp::create(b, loc, partial[r], at(plus(warp, firstSlot + static_cast<int64_t>(r) * row.warps())), 8);
+    Value to = place(r, warp);
+    if (which)
+      to = LLVM::GEPOp::create(
+          b, loc, pointer, slot, to,
+          ValueRange{arith::MulIOp::create(b, loc, which, constant32(b, loc, row.warps())).getResult()});
+    LLVM::StoreOp::create(b, loc, v, to, sizeOf(v.getType()));
+    r += together;
   }
   NVVM::Barrier0Op::create(b, loc);
-  int64_t warps = row.threads / 32;
-  Value base = arith::MulIOp::create(b, loc, arith::DivUIOp::create(b, loc, warp, constant32(b, loc, warps)),
-                                     constant32(b, loc, warps));
-  if (row.rowsPerBlock == 1)
-    base = constant32(b, loc, 0);
+  Value base = constant32(b, loc, 0);
+  if (row.rowsPerBlock > 1)
+    base = arith::MulIOp::create(b, loc, arith::DivUIOp::create(b, loc, warp, constant32(b, loc, warps)),
+                                 constant32(b, loc, warps));
   for (size_t r = 0; r < combiners.size(); ++r) {
     const Combiner &c = combiners[r];
     Type type = c.type(b);
-    int64_t start = firstSlot + static_cast<int64_t>(r) * row.warps();
     if (warps <= 8) {
-      partial[r] = combineAll(c, base, start, warps, 1);
+      partial[r] = combineInOrder(b, loc, c, loadAll(b, loc, type, place(r, base), warps));
       continue;
     }
     // Exchanges among as few lanes as hold the warps' results; the lanes beyond do the same again.
     auto lanes = static_cast<int64_t>(llvm::bit_ceil(static_cast<uint64_t>(warps)));
     Value among = arith::RemUIOp::create(b, loc, lane, constant32(b, loc, lanes));
     Value there = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, among, constant32(b, loc, warps));
-    Value place = arith::SelectOp::create(b, loc, there, among, constant32(b, loc, 0));
-    Value v = LLVM::LoadOp::create(b, loc, type, at(plus(arith::AddIOp::create(b, loc, base, place), start)), 8);
-    partial[r] = arith::SelectOp::create(b, loc, there, v, c.identity(b, loc, 1));
-    butterfly(r, lanes);
+    Value own = arith::SelectOp::create(b, loc, there, among, constant32(b, loc, 0));
+    Value v = LLVM::LoadOp::create(b, loc, type, place(r, arith::AddIOp::create(b, loc, base, own)), sizeOf(type));
+    v = arith::SelectOp::create(b, loc, there, v, c.identity(b, loc, 1));
+    partial[r] = combineInWarp(b, loc, c, v, lanes);
   }
 }
 

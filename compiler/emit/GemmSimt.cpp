@@ -5,6 +5,7 @@
 // tile of the result; 256 threads load tiles of the operands into shared memory, the next one while they multiply the one that is
 // there, and each has 4 x 4 or 8 x 8 elements of the result in registers.
 #include "compiler/emit/GemmParts.h"
+#include "compiler/emit/Kernel.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
@@ -17,18 +18,7 @@ namespace rl::emit {
 
 using mlir::Value; // not the graph's
 
-Value dynamicShared(GemmParts &p) {
-  OpBuilder &b = p.b;
-  constexpr StringLiteral name = "ridge_dynamic_shared";
-  auto module = b.getInsertionBlock()->getParentOp()->getParentOfType<ModuleOp>();
-  if (!module.lookupSymbol(name)) {
-    OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPointToStart(module.getBody());
-    LLVM::GlobalOp::create(b, p.loc, LLVM::LLVMArrayType::get(b.getI8Type(), 0), /*isConstant=*/false,
-                           LLVM::Linkage::External, name, Attribute(), /*alignment=*/1024, /*addrSpace=*/3);
-  }
-  return LLVM::AddressOfOp::create(b, p.loc, LLVM::LLVMPointerType::get(b.getContext(), 3), name);
-}
+Value dynamicShared(GemmParts &p) { return dynamicShared(p.b, p.loc); }
 
 void finishStaged(GemmParts &p, const GemmTile &tile, Value thread, Value staged, int64_t rowStride, int64_t rows,
                   Value firstRow, int64_t parts) {

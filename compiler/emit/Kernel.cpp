@@ -10,6 +10,8 @@ using namespace mlir;
 
 namespace rl::emit {
 
+using mlir::Value; // not the graph's
+
 KernelFunction createKernel(OpBuilder &b, Location loc, ModuleOp module, const std::string &name, const Graph &body,
                             const CodeTarget &target, int64_t threads) {
   OpBuilder::InsertionGuard guard(b);
@@ -32,6 +34,18 @@ KernelFunction createKernel(OpBuilder &b, Location loc, ModuleOp module, const s
   if (reports)
     out.errorSlot = arguments.back();
   return out;
+}
+
+Value dynamicShared(OpBuilder &b, Location loc) {
+  constexpr StringLiteral name = "ridge_dynamic_shared";
+  auto module = b.getInsertionBlock()->getParentOp()->getParentOfType<ModuleOp>();
+  if (!module.lookupSymbol(name)) {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(module.getBody());
+    LLVM::GlobalOp::create(b, loc, LLVM::LLVMArrayType::get(b.getI8Type(), 0), /*isConstant=*/false,
+                           LLVM::Linkage::External, name, Attribute(), /*alignment=*/1024, /*addrSpace=*/3);
+  }
+  return LLVM::AddressOfOp::create(b, loc, LLVM::LLVMPointerType::get(b.getContext(), 3), name);
 }
 
 } // namespace rl::emit

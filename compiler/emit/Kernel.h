@@ -22,4 +22,7 @@ struct KernelFunction {
 KernelFunction createKernel(mlir::OpBuilder &, mlir::Location, mlir::ModuleOp, const std::string &name,
                             const Graph &body, const CodeTarget &, int64_t threads);
 
+/// The dynamic shared memory of a GPU's block, at the start of which 1024 bytes are aligned.
+mlir::Value dynamicShared(mlir::OpBuilder &, mlir::Location);
+
 } // namespace rl::emit

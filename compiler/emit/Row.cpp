@@ -2,9 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/emit/Row.h"
 #include "compiler/emit/Kernel.h"
-#include "compiler/emit/Online.h"
-#include "compiler/emit/Packed.h"
-#include "compiler/emit/TraceEmitter.h"
+#include "compiler/emit/RowEmitter.h"
+#include "compiler/emit/RowRing.h"
 #include "passes/plan/ColumnSums.h"
 #include "passes/plan/RowSchedule.h"
 
@@ -12,9 +11,8 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
-#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
-#include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/BuiltinOps.h"
 
 using namespace mlir;
@@ -23,616 +21,71 @@ namespace rl::emit {
 
 using mlir::Value; // not the graph's
 
-namespace {
-
-/// What is computed while the row is gone over once: up to the reductions that need no more than `level` others.
-struct Pass {
-  std::vector<uint32_t> instances;  ///< that differ within the row, in order
-  std::vector<uint32_t> reductions; ///< that end with this pass
-  std::vector<size_t> stores;       ///< of whole rows
-  std::vector<size_t> columnSums;   ///< places in Trace::columnSums
-  // Pairs of which the maximum would end with this pass and the sum with the next: both end with this one.
-  std::vector<OnlineSum> online;
-  std::vector<std::vector<uint32_t>> exponentials; ///< of each, the instances of the sum's operand, in order
-  bool empty() const { return reductions.empty() && stores.empty() && online.empty() && columnSums.empty(); }
-};
-
-class RowEmitter {
-public:
-  RowEmitter(OpBuilder &b, Location loc, const RowKernel &kernel, const CodeTarget &target, bool aligned,
-             const Trace &trace, ValueRange inputs, ValueRange outputs)
-      : b(b), loc(loc), graph(kernel.body), schedule(kernel.schedule), target(target), aligned(aligned), trace(trace),
-        inputs(inputs), outputs(outputs), scalars(b, loc, graph, trace, target, aligned, inputs, outputs) {}
-
-  void setErrorSlot(Value slot) {
-    errorSlot = slot;
-    scalars.setErrorSlot(slot);
-  }
-  void setThread(Value row, Value inRow, Value inBlock, Value rowIsThere, Value sharedMemory) {
-    rowIndex = row;
-    place = inRow;
-    rowThreads = {schedule.threads, schedule.rowsPerBlock, schedule.across, acrossLanes(), inBlock};
-    there = rowIsThere;
-    shared = sharedMemory;
-  }
-  /// Slots of shared memory, an i64 each.
-  int64_t slots() const {
-    return reductionCount() *
-           RowThreads{schedule.threads, schedule.rowsPerBlock, schedule.across, acrossLanes(), Value()}.slots() *
-           (schedule.parts ? 2 : 1);
-  }
-  void plan();
-  /// One row, or the rows of a part.
-  void emit();
-
-private:
-  int64_t acrossLanes() const { return schedule.across ? schedule.lanes : 1; }
-  int64_t vectorsOfRow() const { return schedule.across ? schedule.width : schedule.width / schedule.lanes; }
-  int64_t reductionCount() const {
-    int64_t n = 0;
-    for (const Pass &p : passes)
-      n += static_cast<int64_t>(p.reductions.size() + 2 * p.online.size());
-    return n;
-  }
-  Combiner combinerOf(uint32_t reduction) const {
-    const Instance &in = trace.instances[reduction];
-    return {graph.nodes[in.node].op, graph.type(trace.instances[in.operands[0]].value).dtype,
-            graph.type(in.value).dtype};
-  }
-  bool isReduction(const Instance &in) const {
-    return in.node != kNone && opInfo(graph.nodes[in.node].op).cls == OpClass::Reduction;
-  }
-  void emitVarying(TraceEmitter &, uint32_t instance);
-  bool storesRow(const TraceStore &s) const { return graph.type(graph.outputs[s.output]).elements() != schedule.rows; }
-  void collect(uint32_t root, std::vector<bool> &in) const;
-
-  std::unique_ptr<TraceEmitter> vectorEmitter(Value row, Value vector);
-  void emitRow();
-  void emitPart();
-  std::pair<Value, Value> vectorOfThread(int64_t u);
-  void emitIndices();
-  void emitLoads();
-  void emitScalars(uint32_t level);
-  Value contributionOf(TraceEmitter &, uint32_t reduction, const Combiner &, Value valid);
-  Value addTo(Value total, TraceEmitter &, uint32_t reduction, const Combiner &, Value valid);
-  void storeRow(TraceEmitter &, const Pass &, Value valid);
-  void storeScalars();
-  void residentPass(const Pass &, uint32_t level);
-  void loopPass(const Pass &);
-  void finishReductions(const Pass &, SmallVector<Value> partial);
-  void findOnlineSums();
-  Value sumOnline(TraceEmitter &, const Pass &, size_t which, Value local, Value isThere);
-  Value finishOnline(const OnlineEmitter &, const OnlineSum &, Value top, Value sum);
-  void residentOnline(const Pass &, uint32_t level, ArrayRef<Value> tops);
-  void forget(TraceEmitter &, uint32_t level, bool beforeExponentials = false);
-
-  Value index(int64_t v) { return arith::ConstantIndexOp::create(b, loc, v); }
-  Value plus(Value x, int64_t c) {
-    auto flags = arith::IntegerOverflowFlags::nsw | arith::IntegerOverflowFlags::nuw;
-    return c ? arith::AddIOp::create(b, loc, x, index(c), flags).getResult() : x;
-  }
-
-  OpBuilder &b;
-  Location loc;
-  const Graph &graph;
-  const RowSchedule &schedule;
-  const CodeTarget &target;
-  bool aligned;
-  const Trace &trace;
-  ValueRange inputs, outputs;
-  TraceEmitter scalars; ///< what a row has once
-  std::vector<Pass> passes;
-  std::vector<std::unique_ptr<TraceEmitter>> held; ///< of a resident row: its vectors
-  std::vector<Value> valid;                        ///< of these: whether the vector is there; null: always
-  SmallVector<Value> columnTotals;                 ///< of each column sum, for each of these
-  std::vector<bool> dears;                         ///< by instance: better kept than computed again
-  Value rowIndex, place, there, shared, errorSlot;
-  RowThreads rowThreads;
-  int64_t nextSlot = 0;
-};
-
-/// What differs within the row among what `root` is computed from, itself included.
-void RowEmitter::collect(uint32_t root, std::vector<bool> &in) const {
-  std::vector<uint32_t> work{root};
-  while (!work.empty()) {
-    uint32_t i = work.back();
-    work.pop_back();
-    if (i == kNone || in[i] || !trace.instances[i].varies)
-      continue;
-    in[i] = true;
-    for (uint32_t o : trace.instances[i].operands)
-      work.push_back(o);
-    for (const Instance::Piece &p : trace.instances[i].pieces)
-      work.push_back(p.instance);
-  }
-}
-
-/// A maximum that several sums are over is one of a pair with the first; the others stay in the next pass.
-void RowEmitter::findOnlineSums() {
-  for (size_t p = 0; p + 1 < passes.size(); ++p)
-    for (uint32_t sum : std::vector<uint32_t>(passes[p + 1].reductions)) {
-      std::optional<OnlineSum> pair = findOnline(graph, trace, sum);
-      auto &tops = passes[p].reductions;
-      auto top = pair ? std::find(tops.begin(), tops.end(), pair->top) : tops.end();
-      if (top == tops.end())
-        continue;
-      tops.erase(top);
-      std::erase(passes[p + 1].reductions, sum);
-      passes[p].online.push_back(*pair);
-    }
-}
-
-void RowEmitter::plan() {
-  passes.resize(trace.levels + 1);
-  for (uint32_t i = 0; i < trace.instances.size(); ++i)
-    if (isReduction(trace.instances[i]) && !trace.instances[i].segment)
-      passes[trace.instances[i].level - 1].reductions.push_back(i);
-  for (size_t s = 0; s < trace.stores.size(); ++s)
-    if (storesRow(trace.stores[s]))
-      passes[trace.instances[trace.stores[s].instance].level].stores.push_back(s);
-  for (size_t s = 0; s < trace.columnSums.size(); ++s)
-    passes[trace.instances[trace.columnSums[s].instance].level].columnSums.push_back(s);
-  if (schedule.online)
-    findOnlineSums();
-  dears = dearInstances(graph, trace);
-  for (Pass &p : passes) {
-    std::vector<bool> needed;
-    for (const OnlineSum &pair : p.online) {
-      needed.assign(trace.instances.size(), false);
-      collect(trace.instances[pair.sum].operands[0], needed);
-      auto &list = p.exponentials.emplace_back();
-      std::copy_if(trace.scopes[0].order.begin(), trace.scopes[0].order.end(), std::back_inserter(list),
-                   [&](uint32_t i) { return needed[i]; });
-    }
-    needed.assign(trace.instances.size(), false);
-    for (const OnlineSum &pair : p.online)
-      collect(trace.instances[pair.top].operands[0], needed);
-    for (uint32_t r : p.reductions)
-      collect(trace.instances[r].operands[0], needed);
-    for (size_t s : p.stores)
-      collect(trace.stores[s].instance, needed);
-    for (size_t s : p.columnSums)
-      collect(trace.columnSums[s].instance, needed);
-    // What a branch computes is written with the branch.
-    for (uint32_t i : trace.scopes[0].order)
-      if (needed[i])
-        p.instances.push_back(i);
-  }
-}
-
-std::unique_ptr<TraceEmitter> RowEmitter::vectorEmitter(Value row, Value vector) {
-  auto e = std::make_unique<TraceEmitter>(b, loc, graph, trace, target, aligned, inputs, outputs);
-  e->setRowIndex(row);
-  e->setVectorIndex(vector);
-  e->setErrorSlot(errorSlot);
-  return e;
-}
-
-/// What a row has once and `level` reductions suffice for.
-void RowEmitter::emitScalars(uint32_t level) {
-  for (uint32_t i : trace.scopes[0].order) {
-    const Instance &in = trace.instances[i];
-    if (!in.varies && in.level == level && !isReduction(in))
-      scalars.emit(i);
-  }
-}
-
-/// One instance of a pass over the row. A reduction of segments is combined by the threads that have the segment.
-void RowEmitter::emitVarying(TraceEmitter &e, uint32_t i) {
-  const Instance &in = trace.instances[i];
-  if (!in.segment || e.has(i))
-    return e.emit(i);
-  Combiner c = combinerOf(i);
-  Value v = c.acrossLanes(b, loc, contributionOf(e, i, c, Value()));
-  v = combineInWarp(b, loc, c, v, in.segment / trace.lanes);
-  e.lane(i) = c.finish(e.bodies(), v, graph.strict);
-}
-
-Value RowEmitter::contributionOf(TraceEmitter &e, uint32_t reduction, const Combiner &c, Value isThere) {
-  Value v = c.contribution(e.bodies(), loc, e.lane(trace.instances[reduction].operands[0]), trace.lanes);
-  if (isThere)
-    v = arith::SelectOp::create(b, loc, isThere, v, c.identity(b, loc, trace.lanes));
-  return v;
-}
-
-/// A partial result and what an element adds to it: of a sum of products, as within a norm, in one operation.
-Value RowEmitter::addTo(Value total, TraceEmitter &e, uint32_t reduction, const Combiner &c, Value isThere) {
-  const Instance &in = trace.instances[reduction];
-  if (total && !isThere && c.op == OpKind::Sum && c.operand == DType::F32)
-    if (SmallVector<Value> f = e.factorsFor(in.operands[0], graph.nodes[in.node], false); !f.empty())
-      return math::FmaOp::create(b, loc, f[0], f[1], total);
-  Value v = contributionOf(e, reduction, c, isThere);
-  return total ? c.combine(b, loc, total, v) : v;
-}
-
-void RowEmitter::storeRow(TraceEmitter &e, const Pass &pass, Value isThere) {
-  if (pass.stores.empty())
-    return;
-  if (there)
-    isThere = isThere ? arith::AndIOp::create(b, loc, isThere, there).getResult() : there;
-  OpBuilder::InsertionGuard guard(b);
-  if (isThere) {
-    auto branch = scf::IfOp::create(b, loc, isThere);
-    b.setInsertionPoint(branch.thenBlock()->getTerminator());
-  }
-  e.enterBlock();
-  for (size_t s : pass.stores)
-    if (int64_t n = graph.type(graph.outputs[trace.stores[s].output]).elements(); n == schedule.rows * schedule.width)
-      e.emitStore(trace.stores[s]);
-    else
-      e.emitSegmentStore(trace.stores[s], schedule.rows * vectorsOfRow() / n);
-  e.leaveBlock();
-}
-
-void RowEmitter::storeScalars() {
-  std::vector<const TraceStore *> stores;
-  for (const TraceStore &s : trace.stores)
-    if (!storesRow(s))
-      stores.push_back(&s);
-  if (stores.empty())
-    return;
-  OpBuilder::InsertionGuard guard(b);
-  Value writes = there;
-  if (schedule.threads > 1) {
-    Value first = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, place, index(0));
-    writes = writes ? arith::AndIOp::create(b, loc, writes, first).getResult() : first;
-  }
-  if (writes) {
-    auto branch = scf::IfOp::create(b, loc, writes);
-    b.setInsertionPoint(branch.thenBlock()->getTerminator());
-  }
-  scalars.enterBlock();
-  for (const TraceStore *s : stores)
-    if (acrossLanes() > 1)
-      scalars.emitStore(*s);
-    else
-      scalars.emitScalarStore(*s);
-  scalars.leaveBlock();
-}
-
-void RowEmitter::finishReductions(const Pass &pass, SmallVector<Value> partial) {
-  if (pass.reductions.empty())
-    return;
-  SmallVector<Combiner> combiners;
-  for (auto [r, v] : llvm::zip(pass.reductions, partial)) {
-    combiners.push_back(combinerOf(r));
-    if (acrossLanes() == 1)
-      v = combiners.back().acrossLanes(b, loc, v);
-  }
-  combineThreads(b, loc, rowThreads, combiners, partial, shared, nextSlot);
-  nextSlot += static_cast<int64_t>(pass.reductions.size()) * rowThreads.slots();
-  for (auto [r, c, v] : llvm::zip(pass.reductions, combiners, partial))
-    scalars.lane(r) = c.finish(scalars.bodies(), v, graph.strict);
-}
-
-/// Between two passes over a resident row: loads stay, packed as they came; of the rest at most what takes the
-/// special-function unit and is needed again.
-void RowEmitter::forget(TraceEmitter &e, uint32_t level, bool beforeExponentials) {
-  std::vector<bool> later(trace.instances.size(), false);
-  for (uint32_t p = level + 1; p < passes.size(); ++p)
-    for (uint32_t i : passes[p].instances)
-      later[i] = true;
-  if (beforeExponentials)
-    for (const auto &list : passes[level].exponentials)
-      for (uint32_t i : list)
-        later[i] = true;
-  for (uint32_t i : trace.scopes[0].order) {
-    const Instance &in = trace.instances[i];
-    if (!in.varies || !e.has(i))
-      continue;
-    if (in.node == kNone) {
-      if (later[i])
-        if (target.nvptx)
-          hidePacked(b, loc, e.lane(i));
-      continue;
-    }
-    const bool dear = schedule.keeps && dears[i];
-    if (!dear || !later[i])
-      e.lane(i) = {};
-  }
-}
-
-/// A thread's part of the sum in one vector, lane by lane, with `local` for what is subtracted.
-Value RowEmitter::sumOnline(TraceEmitter &e, const Pass &pass, size_t which, Value local, Value isThere) {
-  const OnlineSum &pair = pass.online[which];
-  e.lane(pair.subtracted) = {DType::F32, local, local, {}};
-  for (uint32_t i : pass.exponentials[which])
-    emitVarying(e, i);
-  return contributionOf(e, pair.sum, combinerOf(pair.sum), isThere);
-}
-
-/// Makes the pair known to what follows; returns the factor to the row's of what this thread has computed.
-Value RowEmitter::finishOnline(const OnlineEmitter &online, const OnlineSum &pair, Value top, Value sum) {
-  Value own = top;
-  sum = combinerOf(pair.sum).acrossLanes(b, loc, sum);
-  online.combineThreads(rowThreads, top, sum, shared, nextSlot);
-  nextSlot += 2 * rowThreads.slots();
-  scalars.lane(pair.top) = {DType::F32, top, top, {}};
-  scalars.lane(pair.sum) = {DType::F32, sum, sum, {}};
-  return online.factor(own, top);
-}
-
-/// The second half of a pass with pairs: sums over what each thread subtracts, from its own maxima, one a pair.
-void RowEmitter::residentOnline(const Pass &pass, uint32_t level, ArrayRef<Value> tops) {
-  for (size_t o = 0; o < pass.online.size(); ++o) {
-    const OnlineSum &pair = pass.online[o];
-    OnlineEmitter online(b, loc, graph, trace, pair);
-    Combiner c = combinerOf(pair.sum);
-    Value top = tops[o], local = online.local(top), sum;
-    for (size_t u = 0; u < held.size(); ++u) {
-      // One register a pair, not one a lane: a row that fills the registers of a block leaves few.
-      sum = c.inOrder(b, loc, sum, sumOnline(*held[u], pass, o, local, valid[u]));
-      forget(*held[u], level, /*beforeExponentials=*/pass.online.size() > 1);
-      // What follows from the thread's own maximum is of no use later, but for the exponential, which a factor corrects.
-      for (uint32_t i : pass.exponentials[o])
-        if (trace.instances[i].level > level && i != pair.exponential)
-          held[u]->lane(i) = {};
-      held[u]->lane(pair.subtracted) = {};
-    }
-    Value factor = finishOnline(online, pair, top, sum);
-    for (auto &e : held)
-      if (e->has(pair.exponential)) {
-        Value v = e->bodies().wide(e->lane(pair.exponential));
-        v = arith::MulFOp::create(b, loc, v,
-                                  e->bodies().splatTo(factor, isa<VectorType>(v.getType()) ? trace.lanes : 1));
-        e->lane(pair.exponential) = {DType::F32, v, v, {}};
-      }
-  }
-}
-
-void RowEmitter::residentPass(const Pass &pass, uint32_t level) {
-  SmallVector<Value> partial(pass.reductions.size()), tops(pass.online.size());
-  for (size_t u = 0; u < held.size(); ++u) {
-    TraceEmitter &e = *held[u];
-    for (uint32_t i = 0; i < trace.instances.size(); ++i)
-      if (!trace.instances[i].varies && trace.instances[i].scope == 0 && scalars.has(i))
-        e.lane(i) = scalars.lane(i);
-    for (uint32_t i : pass.instances)
-      emitVarying(e, i);
-    for (auto [r, total] : llvm::zip(pass.reductions, partial)) {
-      Combiner c = combinerOf(r);
-      total = addTo(total, e, r, c, valid[u]);
-    }
-    for (auto [pair, top] : llvm::zip(pass.online, tops)) {
-      Combiner c = combinerOf(pair.top);
-      top = c.inOrder(b, loc, top, contributionOf(e, pair.top, c, valid[u]));
-    }
-    storeRow(e, pass, valid[u]);
-    for (size_t s : pass.columnSums) {
-      Value &total = columnTotals[s * held.size() + u];
-      Value v = e.bodies().splatTo(e.bodies().wide(e.lane(trace.columnSums[s].instance)), trace.lanes);
-      total = arith::AddFOp::create(b, loc, total, v);
-    }
-    forget(e, level, !pass.online.empty());
-  }
-  residentOnline(pass, level, tops);
-  finishReductions(pass, std::move(partial));
-}
-
-void RowEmitter::loopPass(const Pass &pass) {
-  int64_t vectors = vectorsOfRow(), T = schedule.threads, U = schedule.unroll;
-  SmallVector<Combiner> combiners;
-  for (uint32_t r : pass.reductions)
-    combiners.push_back(combinerOf(r));
-  auto emitterAt = [&](Value at) {
-    std::unique_ptr<TraceEmitter> e = vectorEmitter(rowIndex, at);
-    for (uint32_t i = 0; i < trace.instances.size(); ++i)
-      if (!trace.instances[i].varies && trace.instances[i].scope == 0 && scalars.has(i))
-        e->lane(i) = scalars.lane(i);
-    return e;
-  };
-  auto finish = [&](std::unique_ptr<TraceEmitter> &e, MutableArrayRef<Value> totals) {
-    for (uint32_t i : pass.instances)
-      emitVarying(*e, i);
-    for (size_t r = 0; r < combiners.size(); ++r)
-      totals[r] = addTo(totals[r], *e, pass.reductions[r], combiners[r], Value());
-    storeRow(*e, pass, Value());
-  };
-  // Of each pair the maximum so far, and the sum lane by lane.
-  auto finishPairs = [&](MutableArrayRef<std::unique_ptr<TraceEmitter>> all, MutableArrayRef<Value> pairs) {
-    for (size_t o = 0; o < pass.online.size(); ++o) {
-      const OnlineSum &pair = pass.online[o];
-      OnlineEmitter online(b, loc, graph, trace, pair);
-      Combiner most = combinerOf(pair.top), total = combinerOf(pair.sum);
-      Value &top = pairs[2 * o], &sum = pairs[2 * o + 1], seen;
-      for (auto &e : all) {
-        Value v = contributionOf(*e, pair.top, most, Value());
-        seen = seen ? most.combine(b, loc, seen, v) : v;
-      }
-      Value before = top;
-      top = most.combine(b, loc, top, most.acrossLanes(b, loc, seen));
-      Value local = online.local(top), factor = online.rescale(before, top);
-      sum = arith::MulFOp::create(b, loc, sum, all[0]->bodies().splatTo(factor, trace.lanes));
-      for (auto &e : all)
-        sum = total.combine(b, loc, sum, sumOnline(*e, pass, o, local, Value()));
-    }
-  };
-  // Vectors of which all loads are issued first.
-  auto bodies = [&](Value at, int64_t count, MutableArrayRef<Value> totals) {
-    SmallVector<std::unique_ptr<TraceEmitter>> all;
-    for (int64_t u = 0; u < count; ++u) {
-      all.push_back(emitterAt(plus(at, u * T)));
-      for (uint32_t i : pass.instances)
-        if (const Instance &in = trace.instances[i]; in.node == kNone && in.guard == 0 && all.back()->hasIndices(in))
-          all.back()->emit(i);
-    }
-    for (auto &e : all)
-      finish(e, totals);
-    finishPairs(all, totals.drop_front(combiners.size()));
-  };
-  // U partial results of each reduction, so that one need not wait for another; what is left goes to the first. Lanes that are
-  // rows are enough of them; of pairs there is one.
-  int64_t sets = acrossLanes() > 1 || !pass.online.empty() ? 1 : U;
-  SmallVector<Value> totals;
-  for (int64_t u = 0; u < sets; ++u)
-    for (const Combiner &c : combiners)
-      totals.push_back(c.identity(b, loc, trace.lanes));
-  for (const OnlineSum &pair : pass.online) {
-    totals.push_back(combinerOf(pair.top).identity(b, loc, 1));
-    totals.push_back(combinerOf(pair.sum).identity(b, loc, trace.lanes));
-  }
-  int64_t n = static_cast<int64_t>(combiners.size()), whole = vectors / (T * U) * (T * U);
-  if (whole) {
-    auto loop = scf::ForOp::create(b, loc, place, index(whole), index(T * U), totals);
-    OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPointToStart(loop.getBody());
-    SmallVector<Value> next(loop.getRegionIterArgs());
-    if (sets == 1)
-      bodies(loop.getInductionVar(), U, next);
-    else
-      for (int64_t u = 0; u < U; ++u)
-        bodies(plus(loop.getInductionVar(), u * T), 1, MutableArrayRef<Value>(next).slice(u * n, n));
-    if (!next.empty())
-      scf::YieldOp::create(b, loc, next);
-    totals.assign(loop.getResults().begin(), loop.getResults().end());
-  }
-  if (whole < vectors) {
-    SmallVector<Value> first(totals.begin(), totals.begin() + n);
-    first.append(totals.begin() + sets * n, totals.end());
-    auto loop = scf::ForOp::create(b, loc, plus(place, whole), index(vectors), index(T), first);
-    OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPointToStart(loop.getBody());
-    SmallVector<Value> next(loop.getRegionIterArgs());
-    bodies(loop.getInductionVar(), 1, next);
-    if (!next.empty())
-      scf::YieldOp::create(b, loc, next);
-    std::copy_n(loop.getResults().begin(), n, totals.begin());
-    std::copy(loop.getResults().begin() + n, loop.getResults().end(), totals.begin() + sets * n);
-  }
-  SmallVector<Value> partial;
-  for (int64_t r = 0; r < n; ++r) {
-    Value v = totals[r];
-    for (int64_t u = 1; u < sets; ++u)
-      v = combiners[r].combine(b, loc, v, totals[u * n + r]);
-    partial.push_back(v);
-  }
-  for (size_t o = 0; o < pass.online.size(); ++o)
-    finishOnline(OnlineEmitter(b, loc, graph, trace, pass.online[o]), pass.online[o], totals[sets * n + 2 * o],
-                 totals[sets * n + 2 * o + 1]);
-  finishReductions(pass, std::move(partial));
-}
-
-/// What a row's loads need of indices that the whole row shares.
-void RowEmitter::emitIndices() {
-  std::vector<bool> needed(trace.instances.size(), false);
-  for (uint32_t i = static_cast<uint32_t>(trace.instances.size()); i-- > 0;) {
-    const Instance &in = trace.instances[i];
-    if (!needed[i] && in.node != kNone)
-      continue;
-    for (uint32_t o : in.operands)
-      if (o != kNone)
-        needed[o] = true;
-    for (const Instance::Piece &p : in.pieces)
-      if (p.instance != kNone)
-        needed[p.instance] = true;
-  }
-  for (uint32_t i : trace.scopes[0].order)
-    if (const Instance &in = trace.instances[i]; needed[i] && !in.varies && in.level == 0 && !isReduction(in)) {
-      scalars.emit(i);
-      for (auto &e : held)
-        e->lane(i) = scalars.lane(i);
-    }
-}
-
-/// A row's loads come first, so that all of them are in flight together; weights and the like that only a later pass reads
-/// come right behind, if the registers for them are not worth more.
-void RowEmitter::emitLoads() {
-  constexpr int64_t kRegisters = 48;
-  int64_t registers = 0;
-  for (uint32_t p = 0; p < passes.size(); ++p)
-    for (uint32_t i : passes[p].instances) {
-      const Instance &in = trace.instances[i];
-      if (in.node != kNone || in.guard != 0 || held[0]->has(i) || !held[0]->hasIndices(in))
-        continue;
-      auto bytes = static_cast<int64_t>(dtypeSize(graph.type(in.value).dtype)) * (in.uniform ? 1 : trace.lanes);
-      registers += schedule.unroll * ((bytes + 3) / 4);
-      if (p > 0 && registers > kRegisters)
-        return;
-      for (auto &e : held)
-        e->emit(i);
-    }
-}
-
-void RowEmitter::emit() {
-  if (schedule.parts)
-    emitPart();
-  else
-    emitRow();
-}
-
-/// The u-th vector of this thread in a resident row, and whether it is there (null: always). One beyond the row's end loads the
-/// last in its place and counts for nothing.
-std::pair<Value, Value> RowEmitter::vectorOfThread(int64_t u) {
-  const int64_t vectors = vectorsOfRow();
-  Value at = plus(place, u * schedule.threads), isThere;
-  if ((u + 1) * schedule.threads > vectors) {
-    isThere = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, at, index(vectors));
-    at = arith::SelectOp::create(b, loc, isThere, at, index(vectors - 1));
-  }
-  return {at, isThere};
-}
-
-/// The rows of a part, one after the other. The loads of a row are issued while the one before it is computed.
+/// The rows of a part, one after the other.
 void RowEmitter::emitPart() {
   const int64_t rows = schedule.rows / schedule.parts, U = schedule.unroll;
-  Value first = arith::MulIOp::create(b, loc, rowIndex, index(rows));
+  auto times = [&](Value x, int64_t c) {
+    auto flags = arith::IntegerOverflowFlags::nsw | arith::IntegerOverflowFlags::nuw;
+    return arith::MulIOp::create(b, loc, x, index(c), flags).getResult();
+  };
+  Value first = schedule.inTurn ? rowIndex : times(rowIndex, rows);
+  auto rowAt = [&](Value turn) { return add(first, schedule.inTurn ? times(turn, schedule.parts) : turn); };
   SmallVector<Value> at;
   for (int64_t u = 0; u < U; ++u) {
     auto [vector, isThere] = vectorOfThread(u);
     at.push_back(vector);
     valid.push_back(isThere);
   }
-  // What every row loads anew in vectors of whole registers.
-  SmallVector<uint32_t> loads;
-  for (const Pass &p : passes)
-    for (uint32_t i : p.instances) {
-      const Instance &in = trace.instances[i];
-      auto bytes = static_cast<int64_t>(dtypeSize(graph.type(in.value).dtype)) * trace.lanes;
-      if (in.node == kNone && in.guard == 0 && !in.uniform && bytes % 4 == 0 &&
-          graph.type(in.value).dtype != DType::Bool && !trace.isGathered(in) &&
-          trace.context->expand(in.linear).dependsOn(trace.rowDim) && !llvm::is_contained(loads, i))
-        loads.push_back(i);
-    }
-  SmallVector<Type> types;
-  auto loadRow = [&](Value row) {
-    SmallVector<Value> out;
-    for (Value vector : at) {
-      std::unique_ptr<TraceEmitter> e = vectorEmitter(row, vector);
-      for (uint32_t i : loads) {
-        e->emit(i);
-        types.push_back(e->lane(i).raw.getType());
-        out.push_back(toWords(b, loc, e->lane(i).raw));
-      }
-    }
+  auto vectorsOf = [&](Value row) {
+    std::vector<std::unique_ptr<TraceEmitter>> out;
+    for (Value vector : at)
+      out.push_back(vectorEmitter(row, vector));
     return out;
   };
-  SmallVector<Value> carried = loadRow(first);
-  const size_t inFlight = carried.size();
+  std::optional<RowRing> ring;
+  if (schedule.stages && aligned)
+    ring.emplace(b, loc, graph, trace, copiedLoads(graph, trace), schedule.stages, schedule.threads, U, place);
+  if (ring) {
+    dynamicBytes = ring->sharedBytes();
+    for (int64_t r = 0; r + 1 < schedule.stages; ++r) {
+      Value isThere;
+      if (r >= rows)
+        isThere = arith::ConstantOp::create(b, loc, b.getBoolAttr(false));
+      ring->fill(index(r), vectorsOf(rowAt(index(r))), isThere);
+    }
+  }
+  // What all rows have in common is loaded once: the optimiser does not move it past the copies.
+  std::vector<std::unique_ptr<TraceEmitter>> common = vectorsOf(first);
+  std::vector<uint32_t> weights;
+  for (uint32_t i = 0; i < trace.instances.size(); ++i)
+    if (const Instance &in = trace.instances[i]; in.node == kNone && in.guard == 0 && in.scope == 0 && in.varies &&
+                                                 !trace.isGathered(in) &&
+                                                 !trace.context->expand(in.linear).dependsOn(trace.rowDim)) {
+      weights.push_back(i);
+      for (auto &e : common)
+        e->emit(i);
+    }
   Value zero = arith::ConstantOp::create(
       b, loc, DenseElementsAttr::get(VectorType::get({trace.lanes}, b.getF32Type()), b.getF32FloatAttr(0).getValue()));
-  carried.append(trace.columnSums.size() * static_cast<size_t>(U), zero);
+  SmallVector<Value> carried(trace.columnSums.size() * static_cast<size_t>(U), zero);
   auto loop = scf::ForOp::create(b, loc, index(0), index(rows), index(1), carried);
   {
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(loop.getBody());
     Value turn = loop.getInductionVar();
-    rowIndex = arith::AddIOp::create(b, loc, first, turn);
-    for (int64_t u = 0; u < U; ++u) {
-      held.push_back(vectorEmitter(rowIndex, at[static_cast<size_t>(u)]));
-      for (auto [l, i] : llvm::enumerate(loads)) {
-        size_t k = static_cast<size_t>(u) * loads.size() + l;
-        held.back()->lane(i) = held.back()->bodies().fromMemory(
-            fromWords(b, loc, loop.getRegionIterArg(static_cast<unsigned>(k)), types[k]),
-            graph.type(trace.instances[i].value).dtype);
-      }
+    rowIndex = rowAt(turn);
+    held = vectorsOf(rowIndex);
+    for (uint32_t i : weights)
+      for (auto [to, from] : llvm::zip(held, common))
+        to->lane(i) = from->lane(i);
+    if (ring) {
+      Value ahead = plus(turn, schedule.stages - 1);
+      Value isThere = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, ahead, index(rows));
+      // Where the row before this one lay: what a thread copies, only it reads.
+      ring->fill(ahead, vectorsOf(rowAt(ahead)), isThere);
+      ring->take(turn, held);
     }
-    // Behind the last row it is loaded once more.
-    Value next = arith::AddIOp::create(b, loc, turn, index(1));
-    Value more = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, next, index(rows));
-    next = arith::AddIOp::create(b, loc, first, arith::SelectOp::create(b, loc, more, next, turn));
-    SmallVector<Value> yields = loadRow(next);
-    for (size_t k = inFlight; k < carried.size(); ++k)
-      columnTotals.push_back(loop.getRegionIterArg(static_cast<unsigned>(k)));
+    columnTotals.append(loop.getRegionIterArgs().begin(), loop.getRegionIterArgs().end());
     if (shared) {
       // Two rows in turn: a thread may write its part of the next row's exchange while another still reads this one's.
       Value half = arith::AndIOp::create(b, loc, turn, index(1));
@@ -641,8 +94,7 @@ void RowEmitter::emitPart() {
       shared = LLVM::GEPOp::create(b, loc, shared.getType(), b.getI64Type(), shared, ValueRange{offset});
     }
     emitRow();
-    yields.append(columnTotals.begin(), columnTotals.end());
-    scf::YieldOp::create(b, loc, yields);
+    scf::YieldOp::create(b, loc, columnTotals);
   }
   for (int64_t u = 0; u < U; ++u) {
     std::unique_ptr<TraceEmitter> e = vectorEmitter(first, at[static_cast<size_t>(u)]);
@@ -652,7 +104,7 @@ void RowEmitter::emitPart() {
       b.setInsertionPoint(branch.thenBlock()->getTerminator());
     }
     for (size_t s = 0; s < trace.columnSums.size(); ++s) {
-      size_t k = inFlight + s * static_cast<size_t>(U) + static_cast<size_t>(u);
+      size_t k = s * static_cast<size_t>(U) + static_cast<size_t>(u);
       Value total = loop.getResult(static_cast<unsigned>(k));
       e->lane(trace.columnSums[s].instance) = {DType::F32, total, total, {}};
       e->emitStore(trace.columnSums[s]);
@@ -660,35 +112,7 @@ void RowEmitter::emitPart() {
   }
 }
 
-void RowEmitter::emitRow() {
-  scalars.setRowIndex(rowIndex);
-  scalars.setVectorIndex(index(0));
-  if (schedule.resident && !schedule.parts) {
-    for (int64_t u = 0; u < schedule.unroll; ++u) {
-      auto [at, isThere] = vectorOfThread(u);
-      held.push_back(vectorEmitter(rowIndex, at));
-      valid.push_back(isThere);
-    }
-  }
-  if (schedule.resident) {
-    emitIndices();
-    emitLoads();
-  }
-  for (uint32_t p = 0; p < passes.size(); ++p) {
-    emitScalars(p);
-    if (passes[p].empty())
-      continue;
-    if (schedule.resident)
-      residentPass(passes[p], p);
-    else
-      loopPass(passes[p]);
-  }
-  storeScalars();
-}
-
-} // namespace
-
-Result<int64_t> emitRow(ModuleOp module, const RowKernel &kernel, const CodeTarget &target, bool alignedTo16) {
+Result<RowLaunch> emitRow(ModuleOp module, const RowKernel &kernel, const CodeTarget &target, bool alignedTo16) {
   const Graph &graph = kernel.body;
   const RowSchedule &s = kernel.schedule;
   TraceRequest request;
@@ -701,9 +125,11 @@ Result<int64_t> emitRow(ModuleOp module, const RowKernel &kernel, const CodeTarg
   request.lanesAcross = s.across && s.lanes > 1;
   if (s.parts) {
     request.parts = s.parts;
+    request.partsInTurn = s.inTurn;
     for (ValueId v : graph.outputs) {
       std::optional<ColumnSum> sum = columnSum(graph, v, s.width);
-      request.columnSums.push_back(sum && sum->parts == s.parts ? sum->operand : kNone);
+      const bool carried = sum && sum->parts == s.parts && sum->inTurn == s.inTurn;
+      request.columnSums.push_back(carried ? sum->operand : kNone);
     }
   }
   RL_ASSIGN(Trace trace, tracePointwise(request));
@@ -712,6 +138,10 @@ Result<int64_t> emitRow(ModuleOp module, const RowKernel &kernel, const CodeTarg
   OpBuilder b(ctx);
   Location loc = b.getUnknownLoc();
   KernelFunction f = createKernel(b, loc, module, kernel.name, graph, target, s.threads * s.rowsPerBlock);
+  // Where rows follow each other two blocks an SM: what one waits for at its exchanges the other computes through, and left alone
+  // the driver takes registers for one. Sums across rows hold many loads: left alone ptxas spills some of them for more blocks.
+  if (target.nvptx && (s.parts || s.across))
+    f.function->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(), b.getI32IntegerAttr(s.parts ? 2 : 1));
   RowEmitter emitter(b, loc, kernel, target, alignedTo16 && s.lanes > 1, trace, f.inputs, f.outputs);
   emitter.setErrorSlot(f.errorSlot);
   emitter.plan();
@@ -719,7 +149,7 @@ Result<int64_t> emitRow(ModuleOp module, const RowKernel &kernel, const CodeTarg
     b.setInsertionPointToEnd(module.getBody());
     auto type = LLVM::LLVMArrayType::get(b.getI64Type(), static_cast<unsigned>(emitter.slots()));
     LLVM::GlobalOp::create(b, loc, type, /*isConstant=*/false, LLVM::Linkage::Internal, kernel.name + "_shared",
-                           Attribute(), /*alignment=*/8,
+                           Attribute(), /*alignment=*/16,
                            /*addrSpace=*/3);
   }
   b.setInsertionPointToStart(f.entry);
@@ -746,9 +176,13 @@ Result<int64_t> emitRow(ModuleOp module, const RowKernel &kernel, const CodeTarg
   if (emitter.slots())
     shared = LLVM::AddressOfOp::create(b, loc, LLVM::LLVMPointerType::get(ctx, 3), kernel.name + "_shared");
   emitter.setThread(row, place, inBlock, there, shared);
-  emitter.emit();
+  if (target.nvptx)
+    emitter.setStreams(makeStreams(b, loc, s.streamBytes));
+  RowLaunch launch;
+  launch.sharedBytes = emitter.emit();
+  launch.blocks = s.parts ? s.parts : (groups + s.rowsPerBlock - 1) / s.rowsPerBlock;
   func::ReturnOp::create(b, loc);
-  return s.parts ? s.parts : (groups + s.rowsPerBlock - 1) / s.rowsPerBlock;
+  return launch;
 }
 
 } // namespace rl::emit

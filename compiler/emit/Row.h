@@ -26,8 +26,13 @@ struct RowSchedule {
   /// Not 0: outputs of parts * W elements are sums down the columns (ColumnSums.h), a block has the R / parts rows of a part, one
   /// after the other; rowsPerBlock is 1 and the row resident.
   int64_t parts = 0;
-  bool online = false; ///< a maximum and the sum of exponentials over it take one pass
-  bool keeps = false;  ///< a resident row's results that take the special-function unit stay in registers as well
+  bool inTurn = false; ///< a part has every parts-th row, so that blocks together go through memory in its order
+  /// Of a kernel with parts: rows for whose loads a block has shared memory, a power of two; asynchronous copies fill it ahead.
+  /// 0: none. Pointers that are not aligned have none either.
+  int64_t stages = 0;
+  int64_t streamBytes = 0; ///< a tensor of so many or more is one of Streams.h; 0: none is
+  bool online = false;     ///< a maximum and the sum of exponentials over it take one pass
+  bool keeps = false;      ///< a resident row's results that take the special-function unit stay in registers as well
 };
 
 struct RowKernel {
@@ -36,8 +41,12 @@ struct RowKernel {
   RowSchedule schedule;
 };
 
-/// Adds `kernel.name` to the module, and returns the number of blocks to launch. `alignedTo16`: pointers are multiples of 16
-/// bytes; otherwise of their element's size.
-Result<int64_t> emitRow(mlir::ModuleOp, const RowKernel &, const CodeTarget &, bool alignedTo16);
+struct RowLaunch {
+  int64_t blocks = 0;
+  int64_t sharedBytes = 0; ///< dynamic shared memory
+};
+
+/// Adds `kernel.name` to the module. `alignedTo16`: pointers are multiples of 16 bytes; otherwise of their element's size.
+Result<RowLaunch> emitRow(mlir::ModuleOp, const RowKernel &, const CodeTarget &, bool alignedTo16);
 
 } // namespace rl::emit

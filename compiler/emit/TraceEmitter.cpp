@@ -5,6 +5,7 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -240,6 +241,15 @@ Value TraceEmitter::loadByPolicy(Value pointer, Type element, VectorType type, V
   return vector::BitCastOp::create(b, loc, type, vector);
 }
 
+Value TraceEmitter::loadVector(const Instance &in, VectorType type, Value offset, unsigned alignment) {
+  Value pointer = pointers.at(in.value);
+  const TensorType &tensor = graph.type(in.value);
+  if (streams.isOne(tensor.bytes()) && alignment == 16 && !trace.isGathered(in) &&
+      type.getNumElements() * static_cast<int64_t>(dtypeSize(tensor.dtype)) == 16)
+    return loadStream(b, loc, streams, type, address(pointer, type.getElementType(), offset));
+  return load(pointer, type.getElementType(), type, offset, alignment);
+}
+
 Lane TraceEmitter::emitLoad(const Instance &in) {
   const TensorType &type = graph.type(in.value);
   Type element = body.memoryType(type.dtype);
@@ -262,7 +272,7 @@ Lane TraceEmitter::emitLoad(const Instance &in) {
       offset = arith::SelectOp::create(b, loc, ok, offset, indices.constant(0));
     if (Value v = loadByPolicy(pointer, element, vector, offset, alignmentOf(access, size)))
       return body.fromMemory(v, type.dtype);
-    return body.fromMemory(load(pointer, element, vector, offset, alignmentOf(access, size)), type.dtype);
+    return body.fromMemory(loadVector(in, vector, offset, alignmentOf(access, size)), type.dtype);
   }
   Value offsets = indices.lanes(in.linear);
   if (Value ok = guardOf(in, guardVaries)) {
@@ -277,6 +287,14 @@ Lane TraceEmitter::emitLoad(const Instance &in) {
   return body.fromMemory(vector::FromElementsOp::create(b, loc, vector, elements), type.dtype);
 }
 
+void TraceEmitter::copyAsync(const Instance &in, Value to) {
+  DType type = graph.type(in.value).dtype;
+  int64_t bytes = trace.lanes * static_cast<int64_t>(dtypeSize(type));
+  Value from = address(pointers.at(in.value), body.memoryType(type), indices.scalar(in.linear));
+  NVVM::CpAsyncOp::create(b, loc, to, from, static_cast<uint32_t>(bytes),
+                          bytes == 16 ? NVVM::LoadCacheModifierKind::CG : NVVM::LoadCacheModifierKind::CA, Value());
+}
+
 SmallVector<Lane> TraceEmitter::loadSquare(const Instance &in) {
   const TensorType &type = graph.type(in.value);
   Type element = body.memoryType(type.dtype);
@@ -285,11 +303,11 @@ SmallVector<Lane> TraceEmitter::loadSquare(const Instance &in) {
   // Of all the square's columns: the lane is among what the offset depends on.
   int64_t alignElements = index::classify(*trace.context, in.linear, trace.rowDim, trace.lanes).alignElements;
   unsigned alignment = aligned ? static_cast<unsigned>(std::min<int64_t>(16, alignElements * size)) : size;
-  Value pointer = pointers.at(in.value), offsets = indices.lanes(in.linear);
+  Value offsets = indices.lanes(in.linear);
   SmallVector<Value> columns;
   for (int64_t l = 0; l < trace.lanes; ++l)
     columns.push_back(
-        load(pointer, element, vector, vector::ExtractOp::create(b, loc, offsets, ArrayRef<int64_t>{l}), alignment));
+        loadVector(in, vector, vector::ExtractOp::create(b, loc, offsets, ArrayRef<int64_t>{l}), alignment));
   SmallVector<Lane> rows;
   for (int64_t r = 0; r < trace.lanes; ++r) {
     SmallVector<Value> elements;
@@ -436,8 +454,12 @@ void TraceEmitter::emitStore(const TraceStore &store) {
   }
   VectorAccess access = indices.access(store.linear);
   if (access.contiguous) {
-    LLVM::StoreOp::create(b, loc, value, address(pointer, element, indices.scalar(store.linear)),
-                          alignmentOf(access, size));
+    unsigned alignment = alignmentOf(access, size);
+    Value to = address(pointer, element, indices.scalar(store.linear));
+    if (streams.isOne(graph.type(graph.outputs[store.output]).bytes()) && alignment == 16 && trace.lanes * size == 16)
+      storeStream(b, loc, streams, value, to);
+    else
+      LLVM::StoreOp::create(b, loc, value, to, alignment);
     return;
   }
   Value offsets = indices.lanes(store.linear);

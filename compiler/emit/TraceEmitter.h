@@ -7,6 +7,7 @@
 
 #include "compiler/emit/BodyEmitter.h"
 #include "compiler/emit/IndexEmitter.h"
+#include "compiler/emit/Streams.h"
 #include "compiler/lower/Lower.h"
 #include "passes/plan/Trace.h"
 
@@ -31,6 +32,8 @@ public:
 
   /// Of vectors that are loaded whole: how they are kept in the L2 cache (a GPU's policy, i64). Such are not kept in L1.
   void setPolicy(mlir::Value v) { policy = v; }
+  /// Tensors that no cache holds; none without this. The policies must dominate what is emitted.
+  void setStreams(const Streams &s) { streams = s; }
 
   /// f32 results of this node of the file are converted to the node's type without rounding, unless the graph is strict: such a
   /// conversion is no cast of the file's.
@@ -44,6 +47,9 @@ public:
   /// A load of which `lanes` consecutive rows are contiguous in memory, from the row that is set on: what each of these rows
   /// has. Vectors down the columns, transposed.
   llvm::SmallVector<Lane> loadSquare(const Instance &);
+
+  /// Starts a copy of what the load reads, a vector of 4, 8 or 16 bytes that is aligned (copiedLoads), to shared memory.
+  void copyAsync(const Instance &load, mlir::Value to);
 
   /// The factors of an f32 product that is made of the same node of the file as `of`, a sum or an op on it, so that both may be
   /// rounded as one: the format keeps only nodes' products and sums apart. Empty: no such. Each is as wide as the vector.
@@ -77,6 +83,7 @@ private:
   mlir::Value load(mlir::Value pointer, mlir::Type element, mlir::Type type, mlir::Value offset, unsigned alignment);
   mlir::Value loadByPolicy(mlir::Value pointer, mlir::Type element, mlir::VectorType, mlir::Value offset,
                            unsigned alignment);
+  mlir::Value loadVector(const Instance &, mlir::VectorType type, mlir::Value offset, unsigned alignment);
   Lane emitLoad(const Instance &);
   mlir::Value inRange(uint32_t index, int64_t extent);
   mlir::Value dynamicIndex(int dim);
@@ -101,6 +108,7 @@ private:
   BodyEmitter body;
   IndexEmitter indices;
   mlir::Value errorSlot, policy;
+  Streams streams;
   std::unordered_map<ValueId, mlir::Value> pointers;
   std::vector<Lane> lanes;                     ///< by instance; set through setLane within branches
   std::vector<std::pair<uint32_t, Lane>> undo; ///< what lanes set within the open branches were before

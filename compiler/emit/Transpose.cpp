@@ -20,9 +20,9 @@ using mlir::Value; // not the graph's
 
 namespace {
 
-// How a warp's 32 squares lie. Eight below each other: a load of 16-byte vectors down a column reads 128 bytes in a row. Four
-// beside each other: a store writes 64 bytes in a row, whole sectors; a block's four warps write 256 bytes of it.
-constexpr int64_t kDown = 8, kBeside = 4;
+// How a warp's 32 squares lie. Eight beside each other: a store, and a load of what is not transposed, moves 128 bytes in a row,
+// whole lines. Four below each other, as are the block's warps: together their loads read 256 bytes down a column.
+constexpr int64_t kDown = 4, kBeside = 8, kDownOfBlock = kDown * kTransposeThreads / 32;
 
 } // namespace
 
@@ -50,13 +50,13 @@ Result<int64_t> emitTranspose(ModuleOp module, const TransposeKernel &kernel, co
   auto add = [&](Value x, Value y) { return arith::AddIOp::create(b, loc, x, y).getResult(); };
 
   // Neighbouring blocks go along the rows.
-  int64_t down = s.rows / s.lanes, beside = s.width / s.lanes, besideOfBlock = kTransposeThreads / kDown;
-  int64_t blocksBeside = (beside + besideOfBlock - 1) / besideOfBlock, blocksDown = (down + kDown - 1) / kDown;
+  int64_t down = s.rows / s.lanes, beside = s.width / s.lanes;
+  int64_t blocksBeside = (beside + kBeside - 1) / kBeside, blocksDown = (down + kDownOfBlock - 1) / kDownOfBlock;
   Value thread = gpu::ThreadIdOp::create(b, loc, gpu::Dimension::x);
   Value block = gpu::BlockIdOp::create(b, loc, gpu::Dimension::x);
   Value warp = div(thread, 32), lane = rem(thread, 32);
-  Value square = add(mul(div(block, blocksBeside), kDown), rem(lane, kDown));
-  Value vector = add(mul(rem(block, blocksBeside), besideOfBlock), add(mul(warp, kBeside), div(lane, kDown)));
+  Value square = add(mul(div(block, blocksBeside), kDownOfBlock), add(mul(warp, kDown), rem(lane, kDown)));
+  Value vector = add(mul(rem(block, blocksBeside), kBeside), div(lane, kDown));
   Value there;
   auto within = [&](Value x, int64_t n, int64_t tile) {
     if (n % tile == 0)
@@ -64,18 +64,20 @@ Result<int64_t> emitTranspose(ModuleOp module, const TransposeKernel &kernel, co
     Value in = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, x, index(n));
     there = there ? arith::AndIOp::create(b, loc, there, in).getResult() : in;
   };
-  within(square, down, kDown);
-  within(vector, beside, besideOfBlock);
+  within(square, down, kDownOfBlock);
+  within(vector, beside, kBeside);
   if (there) {
     auto branch = scf::IfOp::create(b, loc, there);
     b.setInsertionPoint(branch.thenBlock()->getTerminator());
   }
   Value firstRow = mul(square, s.lanes);
+  Streams streams = makeStreams(b, loc, s.streamBytes);
   std::vector<std::unique_ptr<TraceEmitter>> rows;
   for (int64_t r = 0; r < s.lanes; ++r) {
     rows.push_back(std::make_unique<TraceEmitter>(b, loc, graph, trace, target, /*aligned=*/true, f.inputs, f.outputs));
     rows.back()->setRowIndex(r ? add(firstRow, index(r)) : firstRow);
     rows.back()->setVectorIndex(vector);
+    rows.back()->setStreams(streams);
   }
   for (uint32_t i = 0; i < trace.instances.size(); ++i)
     if (readsDown(trace, trace.instances[i])) {

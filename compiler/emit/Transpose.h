@@ -14,6 +14,7 @@ namespace rl::emit {
 struct TransposeSchedule {
   int64_t width = 0, rows = 0; ///< W and R, multiples of `lanes`
   int64_t lanes = 1;           ///< V, a power of two above 1
+  int64_t streamBytes = 0;     ///< a tensor of so many or more is one of Streams.h; 0: none is
 };
 
 struct TransposeKernel {

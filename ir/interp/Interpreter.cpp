@@ -104,10 +104,11 @@ Status evaluate(Call &c) {
 class Run {
 public:
   Run(const Graph &graph, const std::vector<HostTensor> &inputs, const std::vector<HostTensor> &parameters,
-      bool keepF32)
+      Intermediates intermediates)
       : graph(graph), inputs(inputs), parameters(parameters), held(graph.values.size()),
         present(graph.values.size(), 0), readers(graph.values.size(), 0), live(graph.nodes.size(), 0),
-        keepF32(keepF32 && !graph.strict) {}
+        keepF32(intermediates == Intermediates::KeepF32 && !graph.strict),
+        nudges(intermediates == Intermediates::Nudged) {}
 
   Result<std::vector<HostTensor>> operator()(const std::function<void(size_t, size_t)> &progress) {
     RL_TRY(check());
@@ -214,6 +215,9 @@ private:
         interp::roundAll(result.f, *node.pin);
       if (!keepF32)
         interp::roundAll(result.f, result.dtype);
+      if (nudges && result.dtype == DType::F32 && opInfo(node.op).cls != OpClass::Shape)
+        for (size_t i = 0; i < result.f.size(); ++i)
+          result.f[i] = static_cast<float>(result.f[i] * (1 + (i % 2 ? 0x1p-22 : -0x1p-22)));
       if (readers[node.outputs[k]] != 0) {
         held[node.outputs[k]] = std::move(result);
         present[node.outputs[k]] = 1;
@@ -231,7 +235,7 @@ private:
   std::vector<char> present;
   std::vector<size_t> readers; ///< nodes and outputs that are still to read a value
   std::vector<char> live;
-  const bool keepF32;
+  const bool keepF32, nudges;
 };
 
 } // namespace
@@ -254,7 +258,7 @@ Result<std::vector<HostTensor>> interpret(const Graph &graph, const std::vector<
                                           const std::function<void(size_t, size_t)> &progress,
                                           Intermediates intermediates) {
   try {
-    return Run(graph, inputs, parameters, intermediates == Intermediates::KeepF32)(progress);
+    return Run(graph, inputs, parameters, intermediates)(progress);
   } catch (const std::bad_alloc &) {
     return deviceError("not enough memory for the tensors of " + graph.name);
   } catch (const std::length_error &) {

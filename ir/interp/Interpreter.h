@@ -20,11 +20,12 @@ struct HostTensor {
   std::vector<std::byte> data;
 };
 
-/// What becomes of a 16-bit float result on its way to the next node. The format lets fused graphs do either; strict
-/// graphs always round.
+/// What becomes of a float result on its way to the next node. The format lets fused graphs do either of the first two with 16
+/// bits; strict graphs always round.
 enum class Intermediates : uint8_t {
   Rounded, ///< rounded to its type, as if every node stored its result
   KeepF32, ///< keeps f32 precision until a cast, a graph output or a quantised op (which reads storage) rounds it
+  Nudged, ///< rounded; what is computed in f32 is off by 2^-22 of itself, up and down in turn: what a graph makes of errors
 };
 
 /// What `interpret` refuses whatever the tensors: Code::Unsupported, with the place.

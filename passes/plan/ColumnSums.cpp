@@ -18,13 +18,15 @@ std::optional<ColumnSum> columnSum(const Graph &graph, ValueId v, int64_t width)
   if (last - first + 1 != node.attrs.dims.size())
     return std::nullopt;
   ColumnSum out;
-  int64_t inner = 1;
+  int64_t before = 1, behind = 1;
   for (size_t d = 0; d < first; ++d)
-    out.parts *= from.shape[d];
+    before *= from.shape[d];
   for (size_t d = last + 1; d < from.shape.size(); ++d)
-    inner *= from.shape[d];
-  if (inner != width || from.elements() == 0)
+    behind *= from.shape[d];
+  if (from.elements() == 0 || behind % width != 0 || (behind != width && before != 1))
     return std::nullopt;
+  out.inTurn = behind != width;
+  out.parts = out.inTurn ? behind / width : before;
   out.operand = node.inputs[0].value;
   while (graph.values[out.operand].kind == Value::Result) {
     const Node &view = graph.nodes[graph.values[out.operand].node];

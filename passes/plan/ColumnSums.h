@@ -16,6 +16,7 @@ namespace rl {
 struct ColumnSum {
   ValueId operand = kNone; ///< rows of the width, in the order of memory
   int64_t parts = 1;       ///< the result: for each part of the rows, one after the other, a sum for each column
+  bool inTurn = false;     ///< a part has every parts-th row; otherwise rows that follow each other
 };
 
 /// Whether a value is sums of f32 down the columns of rows of this width.

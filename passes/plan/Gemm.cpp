@@ -469,8 +469,9 @@ void scheduleGemm(const Graph &graph, const Trace &epilogue, const std::vector<N
   std::vector<GemmSchedule> all = candidates(graph, products, epilogue.lanes, target);
   if (only && std::any_of(all.begin(), all.end(), [&](const GemmSchedule &s) { return s.kernel == only->kernel; }))
     all = {*only};
+  // Copies to shared memory by a policy of the cache are an illegal instruction in some forms (ptxas 13.0): mma's have none.
   for (GemmSchedule &s : all)
-    s.once = isOnce(graph, products, g.inputs, s, target);
+    s.once = s.kernel == "thin" && isOnce(graph, products, g.inputs, s, target);
   size_t best = 0;
   std::vector<cost::Estimate> times;
   std::vector<cost::WorkEstimate> works;
@@ -483,10 +484,7 @@ void scheduleGemm(const Graph &graph, const Trace &epilogue, const std::vector<N
     times.push_back(cost::estimate(works.back(), target));
     if (all[i].once) {
       // Until the stream of the right operand flows and after it: what 34, 90 and 235 MB took on an H200 beside their traffic.
-      double ends = all[i].kernel == "thin" ? 2.2e-6 : 3.0e-6;
-      // Tiles of half lines: 64 x 28672 x 4096 took 101 us.
-      if (all[i].kernel == "mma" && all[i].tileK * 2 < static_cast<int64_t>(target.lineBytes))
-        ends += 0.65 * times[i].memory;
+      constexpr double ends = 2.2e-6;
       times[i].tail += ends;
       times[i].total += ends;
     }

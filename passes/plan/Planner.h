@@ -34,6 +34,12 @@ struct PlannedGroup {
   bool resident = false, keeps = false;
   bool across = false; ///< neighbouring threads have neighbouring rows, as those are neighbours in memory
   int64_t parts = 0;   ///< not 0: some outputs are sums down the columns (ColumnSums.h); a block has the rows of a part
+  bool inTurn = false; ///< every parts-th row; otherwise rows that follow each other
+  /// Of a kernel with parts: rows of which a block has room for what they load, so that all but one are under way while it
+  /// computes; 0: a row is loaded when it is its turn.
+  int64_t stages = 0;
+  int64_t streamBytes =
+      0;               ///< tensors of so many bytes or more leave the cache before they are read again; 0: none does
   bool online = false; ///< a maximum and the sum of exponentials over it take one pass (OnlineSum.h)
   std::optional<GemmSchedule> gemm;     ///< of a kernel of matrix products, with B*M `rows` of N
   std::optional<GemmSchedule> fallback; ///< of "wgmma" and "stream": for pointers that are not aligned

@@ -242,12 +242,13 @@ Result<RowPlanner::Verdict> RowPlanner::judge(const Draft &d) {
   for (size_t o = 0; o < d.outputs.size(); ++o)
     if (carried.contains(d.outputs[o])) {
       std::optional<ColumnSum> sum = columnSum(graph, d.outputs[o], d.space.width);
-      if (request.parts > 1 && request.parts != sum->parts) {
+      if (request.parts > 1 && (request.parts != sum->parts || request.partsInTurn != sum->inTurn)) {
         out.dropped.push_back(d.outputs[o]);
         return out;
       }
       request.columnSums[o] = sum->operand;
       request.parts = sum->parts;
+      request.partsInTurn = sum->inTurn;
     }
   for (ValueId v : d.outputs) {
     request.segments &= !whole.contains(v);
@@ -315,6 +316,7 @@ Result<RowPlanner::Verdict> RowPlanner::judge(const Draft &d) {
   g.lanes = request.lanes;
   g.across = across;
   g.parts = carries ? request.parts : 0;
+  g.inTurn = carries && request.partsInTurn;
   if (!scheduleRows(graph, traced.trace, target, g)) {
     for (ValueId v : d.outputs)
       if (carried.contains(v))
@@ -438,10 +440,26 @@ Result<Plan> RowPlanner::run() {
   }
 }
 
+/// Of kernels that read and write, tensors of twice the second-level cache and more (tests/bench/NOTES.md says what it brings):
+/// whatever the next kernel does, it finds little of them there.
+static void findStreams(const Graph &graph, const cost::TargetDesc &target, PlannedGroup &g) {
+  if (!target.gpu || (g.kind != "row" && g.kind != "transpose"))
+    return;
+  const auto least = static_cast<int64_t>(2 * target.l2Bytes);
+  auto isOne = [&](ValueId v) { return graph.type(v).bytes() >= least; };
+  if (std::none_of(g.inputs.begin(), g.inputs.end(), isOne) || std::none_of(g.outputs.begin(), g.outputs.end(), isOne))
+    return;
+  g.streamBytes = least;
+  g.why.push_back("tensors of " + std::to_string(least / 1000000) +
+                  " MB or more do not fit in the second-level cache: of these, what is written is given up first");
+}
+
 Result<Plan> planKernels(const Graph &graph, const cost::TargetDesc &target, const TileChoices &choices) {
   bool reduces = std::any_of(graph.nodes.begin(), graph.nodes.end(), isHero);
   RL_ASSIGN(Plan plan, reduces ? RowPlanner(graph, target, choices).run() : planPointwise(graph, target));
   chooseTransposes(graph, target, plan);
+  for (PlannedGroup &g : plan.groups)
+    findStreams(graph, target, g);
   return plan;
 }
 

@@ -88,6 +88,29 @@ bool readsAcrossRows(const Graph &graph, Trace &trace) {
   return across * 2 > all;
 }
 
+std::vector<uint32_t> copiedLoads(const Graph &graph, const Trace &trace) {
+  std::vector<uint32_t> out;
+  for (uint32_t i = 0; i < trace.instances.size(); ++i) {
+    const Instance &in = trace.instances[i];
+    if (in.node != kNone || in.guard != 0 || in.scope != 0 || !in.varies || in.uniform || trace.laneDim < 0 ||
+        graph.type(in.value).dtype == DType::Bool || trace.isGathered(in) ||
+        !trace.context->expand(in.linear).dependsOn(trace.rowDim))
+      continue;
+    int64_t bytes = vectorBytes(graph, trace, {i});
+    if (bytes >= 4 && bytes <= 16 && !in.linear.dependsNonlinearly(trace.laneDim) &&
+        in.linear.coefficient(trace.laneDim) == 1 && in.linear.divisor(trace.laneDim) % trace.lanes == 0)
+      out.push_back(i);
+  }
+  return out;
+}
+
+int64_t vectorBytes(const Graph &graph, const Trace &trace, const std::vector<uint32_t> &loads) {
+  int64_t bytes = 0;
+  for (uint32_t i : loads)
+    bytes += static_cast<int64_t>(dtypeSize(graph.type(trace.instances[i].value).dtype)) * trace.lanes;
+  return bytes;
+}
+
 namespace {
 
 /// 32-bit registers that one vector of the row takes: what is loaded, packed; and what is dear and needed in a later pass.
@@ -190,8 +213,11 @@ static void layOut(const Held &held, int64_t reductions, const cost::TargetDesc 
   if (g.across) {
     // A strip of columns is 256 bytes wide where vectors lie across it, else 32 columns; several threads divide its rows.
     g.rowsPerBlock = g.lanes > 1 ? 16 : 32;
+    // Half as wide, whole lines still, where there would not be a block for every multiprocessor.
+    if (g.lanes > 1 && static_cast<double>(g.rows) < target.smCount * static_cast<double>(g.rowsPerBlock * g.lanes))
+      g.rowsPerBlock /= 2;
     // A thread's partial results lie in 8 bytes of shared memory each, of which a kernel has 48 kB without asking.
-    int64_t most = g.lanes > 1 ? 16 : 32;
+    int64_t most = g.lanes > 1 ? 256 / g.rowsPerBlock : 32;
     while (most > 1 && most * g.rowsPerBlock * g.lanes * reductions * 8 > 48 * 1024)
       most /= 2;
     for (g.threads = std::min<int64_t>(8, most); g.threads < most && ceilDiv(vectors, g.threads) > 16;)
@@ -200,7 +226,7 @@ static void layOut(const Held &held, int64_t reductions, const cost::TargetDesc 
     g.resident = g.unroll <= 16 && g.unroll * held.loads <= 32;
     g.keeps = g.resident && g.unroll * (held.loads + held.dear) <= 32;
     if (!g.resident) {
-      g.threads = std::min<int64_t>(16, most);
+      g.threads = std::min<int64_t>(g.lanes > 1 ? 32 : 16, most);
       int64_t inFlight = std::max<int64_t>(1, 32 / std::max<int64_t>(1, held.loads));
       g.unroll = std::min(std::min<int64_t>(8, inFlight), std::max<int64_t>(1, vectors / g.threads));
     }
@@ -235,21 +261,32 @@ static void layOut(const Held &held, int64_t reductions, const cost::TargetDesc 
     g.rowsPerBlock = 128 / g.threads;
 }
 
-/// A kernel that carries sums down the columns: a row after the other in one block, two blocks an SM, the next row's loads in
-/// flight while a row is computed. With few elements a thread the exchanges between threads cost more than the arithmetic
-/// (512 threads of 8 took 1.9 times as long as the memory on an H200).
-static bool layOutCarrying(const Held &held, int64_t sums, const cost::TargetDesc &target, PlannedGroup &g) {
+/// A kernel that carries sums down the columns: a row after the other in one block, two blocks an SM, the next rows copied to
+/// shared memory while a row is computed (loads into registers the assembler moves behind the arithmetic that needs those). With
+/// few elements a thread the exchanges between threads cost more than the arithmetic.
+static bool layOutCarrying(const Held &held, int64_t sums, int64_t copied, const cost::TargetDesc &target,
+                           PlannedGroup &g) {
   int64_t vectors = g.width / g.lanes;
   if (g.lanes < 2 || vectors < 128)
     return false;
-  constexpr int64_t kOther = 40; // registers for addresses, temporary results and the like
+  constexpr int64_t kBlocks = 2, kOther = 40; // registers for addresses, temporary results and the like
   for (int64_t threads : {256, 128, 512}) {
     int64_t unroll = (vectors + threads - 1) / threads;
-    int64_t registers = std::min<int64_t>(255, static_cast<int64_t>(target.registersPerSm) / (2 * threads));
+    int64_t registers = std::min<int64_t>(255, static_cast<int64_t>(target.registersPerSm) / (kBlocks * threads));
     if (unroll * (g.lanes * sums + 2 * held.loads) + kOther > registers)
       continue;
     g.threads = threads;
     g.unroll = unroll;
+    // As few rows ahead as keep the memory busy: of rows of 16 KB three ahead took 8 % longer than one on an H200. Exchanges' places
+    // and what is reserved take less than 2 KB a block.
+    const int64_t row = threads * unroll * copied;
+    const auto fits = [&](int64_t stages) {
+      return static_cast<double>(kBlocks * (stages * row + 2048)) <= target.sharedPerSm;
+    };
+    g.stages = copied && fits(2) ? 2 : 0;
+    while (g.stages && g.stages < 8 && fits(2 * g.stages) &&
+           static_cast<double>(kBlocks * (g.stages - 1) * row) < target.bytesInFlight)
+      g.stages *= 2;
     g.rowsPerBlock = 1;
     g.resident = true;
     g.keeps = true;
@@ -265,7 +302,8 @@ bool scheduleRows(const Graph &graph, const Trace &trace, const cost::TargetDesc
   });
   if (!g.parts)
     layOut(held, reductions, target, g);
-  else if (reductions == 0 || !layOutCarrying(held, static_cast<int64_t>(trace.columnSums.size()), target, g))
+  else if (int64_t copied = vectorBytes(graph, trace, copiedLoads(graph, trace));
+           reductions == 0 || !layOutCarrying(held, static_cast<int64_t>(trace.columnSums.size()), copied, target, g))
     return false;
   // A segment is had by neighbouring threads of one warp, all of which go over the row as often.
   int64_t vectors = g.width / g.lanes, segments = 0;
@@ -339,6 +377,9 @@ bool scheduleRows(const Graph &graph, const Trace &trace, const cost::TargetDesc
     w.blocks = static_cast<double>(g.parts);
   if (g.resident)
     w.bytesInFlight = static_cast<double>(g.threads * g.rowsPerBlock * g.unroll * held.loads * 4);
+  if (g.stages)
+    w.sharedBytes =
+        static_cast<double>(g.stages * g.threads * g.unroll * vectorBytes(graph, trace, copiedLoads(graph, trace)));
   g.work = w;
   g.time = cost::estimate(w, target);
   g.unfusedBytes = unfusedBytes(graph, g.nodes);
@@ -347,9 +388,14 @@ bool scheduleRows(const Graph &graph, const Trace &trace, const cost::TargetDesc
     g.why.push_back("a maximum and the sum of the exponentials over it take one pass and one exchange between threads");
   if (g.parts)
     g.why.push_back("each of " + std::to_string(g.parts) + " blocks takes " + std::to_string(g.rows / g.parts) +
-                    " rows one after the other and adds up " + std::to_string(trace.columnSums.size()) +
-                    (trace.columnSums.size() == 1 ? " sum" : " sums") +
+                    " rows one after the other" +
+                    (g.inTurn ? ", every " + std::to_string(g.parts) + "th," : std::string()) + " and adds up " +
+                    std::to_string(trace.columnSums.size()) + (trace.columnSums.size() == 1 ? " sum" : " sums") +
                     " down the columns in registers: a kernel of their own would read the rows again");
+  if (g.stages)
+    g.why.push_back("asynchronous copies bring the next " +
+                    (g.stages == 2 ? std::string("row") : std::to_string(g.stages - 1) + " rows") +
+                    " to shared memory while one is computed");
   std::string shape = std::to_string(g.rows) + " rows of " + std::to_string(g.width);
   g.why.push_back("one kernel over " + shape + ": " + std::to_string(trace.levels) + " dependent reduction" +
                   (trace.levels == 1 ? "" : "s") + " and what is elementwise around " +

@@ -24,6 +24,12 @@ bool readsAcrossRows(const Graph &, Trace &);
 /// compute it again: it takes the special-function unit, or several operations.
 std::vector<bool> dearInstances(const Graph &, const Trace &);
 
+/// Instances of a kernel with parts whose vectors, of pointers that are multiples of 16 bytes, asynchronous copies can move: what
+/// each row loads anew, 4, 8 or 16 bytes a vector.
+std::vector<uint32_t> copiedLoads(const Graph &, const Trace &);
+/// Bytes of a vector of what these load.
+int64_t vectorBytes(const Graph &, const Trace &, const std::vector<uint32_t> &loads);
+
 /// What the nodes of the file that these stand for would move as a kernel each; those that are views move nothing.
 int64_t unfusedBytes(const Graph &, const std::vector<NodeId> &);
 

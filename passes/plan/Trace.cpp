@@ -621,7 +621,8 @@ Status Tracer::run() {
         ValueId of = request.columnSums[o];
         Expr in = ctx->add(ctx->mul(row, request.width), element);
         RL_ASSIGN(uint32_t i, evaluate({of, index::delinearize(*ctx, in, graph.type(of).shape), 0, 0}));
-        Expr part = ctx->floordiv(row, request.rows / request.parts);
+        Expr part =
+            request.partsInTurn ? ctx->mod(row, request.parts) : ctx->floordiv(row, request.rows / request.parts);
         trace.columnSums.push_back({i, o, ctx->add(ctx->mul(part, request.width), element)});
         continue;
       }

@@ -115,6 +115,7 @@ struct TraceRequest {
   /// `parts` equal parts has one sum a column.
   std::vector<ValueId> columnSums;
   int64_t parts = 1;
+  bool partsInTurn = false; ///< each has every parts-th row
   /// Of a row kernel: lanes are neighbouring rows, row = V*row + lane, and a vector is one element of each. `rows` is a multiple
   /// of the lanes, and all outputs have that many elements.
   bool lanesAcross = false;

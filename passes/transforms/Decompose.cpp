@@ -83,8 +83,9 @@ private:
     if (int64_t parts = partsBesideRows(shape, dims); parts > 1 && fn == ReduceFn::Sum && element.isF32()) {
       int64_t width = shape.back(), height = typeOf(v).getNumElements() / width;
       Value pieces = named(ridge::ReshapeOp::create(
-          b, loc, RankedTensorType::get({parts, height / parts, width}, typeOf(v).getElementType()), v));
-      Value all = reduce(fn, reduce(fn, pieces, 1, element), 0, element);
+          b, loc, RankedTensorType::get({height / parts, parts, width}, typeOf(v).getElementType()), v));
+      // Rows in turn, so that all blocks together go through memory in its order.
+      Value all = reduce(fn, reduce(fn, pieces, 0, element), 1, element);
       SmallVector<int64_t> kept(shape.size(), 1);
       kept.back() = width;
       return named(ridge::ReshapeOp::create(b, loc, RankedTensorType::get(kept, element), all));

@@ -83,9 +83,13 @@ private:
           name("across", b.getBoolAttr(g.across)),
           name("online", b.getBoolAttr(g.online)),
           name("parts", i64(g.parts)),
+          name("in_turn", b.getBoolAttr(g.inTurn)),
+          name("stages", i64(g.stages)),
+          name("stream_bytes", i64(g.streamBytes)),
       });
     if (g.kind == "transpose")
-      schedule.append({name("width", i64(g.width)), name("rows", i64(g.rows))});
+      schedule.append(
+          {name("width", i64(g.width)), name("rows", i64(g.rows)), name("stream_bytes", i64(g.streamBytes))});
     auto tiles = [&](const rl::GemmSchedule &s) {
       return SmallVector<NamedAttribute>{
           name("kernel", b.getStringAttr(s.kernel)),

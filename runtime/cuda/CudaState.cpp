@@ -19,8 +19,6 @@ namespace {
 
 /// Plans of at least this many kernels run as a graph: below, a graph's own launch costs as much as the kernels'.
 constexpr size_t kGraphLaunches = 3;
-/// Dynamic shared memory that a kernel has without asking (CUDA programming guide, "Shared memory").
-constexpr uint32_t kDefaultSharedBytes = 48 * 1024;
 /// Blocks that a cluster may have on every device with clusters.
 constexpr uint32_t kPortableCluster = 8;
 
@@ -94,7 +92,8 @@ Result<cu::Function> CudaState::function(const std::string &name, const Extent3 
     return invalid({}, "the package's code has no kernel '" + name + "'");
   else if (r != kSuccess)
     return failure(api, r, "kernel '" + name + "' cannot be loaded");
-  if (sharedBytes > kDefaultSharedBytes)
+  // Without asking it has 48 KB in all, of which only the driver knows how much the kernel's own variables take.
+  if (sharedBytes > 0)
     if (cu::Result r = api.cuFuncSetAttribute(out, cu::kFuncMaxDynamicShared, static_cast<int>(sharedBytes));
         r != kSuccess)
       return failure(api, r,

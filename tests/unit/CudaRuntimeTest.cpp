@@ -456,6 +456,17 @@ TEST_F(CudaRuntime, AParameterThatRunsReplaceFollowsThemAndIsRead) {
   fakeCuda.setCurrent(nullptr);
 }
 
+TEST_F(CudaRuntime, DynamicSharedMemoryIsAskedFor) {
+  // The kernel's own variables and these may be more than it has without asking.
+  Package p = chain(1);
+  p.launches[0].sharedBytes = 40000;
+  auto m = mustMake(p);
+  ASSERT_TRUE(m && m->bind("w", w, kBytes));
+  Status s = run(*m);
+  ASSERT_TRUE(s) << why(s);
+  EXPECT_EQ(count("cuFuncSetAttribute"), 1);
+}
+
 TEST_F(CudaRuntime, ClustersAndLargeSharedMemory) {
   for (int launches : {1, 3}) {
     control().reset();

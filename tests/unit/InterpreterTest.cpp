@@ -578,6 +578,17 @@ TEST(Numerics, RoundingBetweenNodes) {
   EXPECT_EQ(valuesOf((*runGraph(h, twice, "b", false, Intermediates::KeepF32))[0])[0], 60000);
 }
 
+TEST(Numerics, NudgedResultsShowWhatCancels) {
+  const std::vector<HostTensor> x = {tensor({"f32", {2}, {100, 100}})};
+  const std::string nodes = node("mul", "x0, 2.0", "a") + ", " + node("reshape", "a", "r", R"("shape": [2])") + ", " +
+                            node("sub", "r, 200.0", "b");
+  auto value = [&](Intermediates i) { return valuesOf((*runGraph(x, nodes, "b", false, i))[0]); };
+  EXPECT_EQ(value(Intermediates::Rounded)[0], 0);
+  const auto nudged = value(Intermediates::Nudged);
+  EXPECT_NEAR(nudged[0], -200 * 0x1p-22, 0x1p-18);
+  EXPECT_NEAR(nudged[1], 200 * 0x1p-22, 0x1p-18);
+}
+
 TEST(Numerics, NoContraction) {
   // x * y - x * y is 0, which an fma of the two nodes would not give.
   const std::vector<HostTensor> x = {tensor({"f32", {1}, {1.1}}), tensor({"f32", {1}, {1.3}})};

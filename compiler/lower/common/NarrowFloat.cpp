@@ -32,6 +32,20 @@ Value cut(I code, unsigned width) {
   Emitter &em = *code.emitter;
   return arith::TruncIOp::create(em.builder, em.loc, em.typeOf(em.builder.getIntegerType(width)), code.value);
 }
+/// f32 values of bf16 patterns, two to a register: one operation each, where an element taken out of its register first would
+/// cost two for the upper one.
+Value widenPairs(Emitter &em, Value storage) {
+  OpBuilder &b = em.builder;
+  auto words = VectorType::get({em.lanes / 2}, b.getI32Type());
+  Value pairs = vector::BitCastOp::create(b, em.loc, words, storage);
+  auto constant = [&](int32_t v) {
+    return arith::ConstantOp::create(b, em.loc, DenseElementsAttr::get(words, b.getI32IntegerAttr(v).getValue()));
+  };
+  Value low = arith::ShLIOp::create(b, em.loc, pairs, constant(16));
+  Value high = arith::AndIOp::create(b, em.loc, pairs, constant(static_cast<int32_t>(0xffff0000)));
+  Value both = vector::InterleaveOp::create(b, em.loc, low, high);
+  return arith::BitcastOp::create(b, em.loc, em.typeOf(b.getF32Type()), both);
+}
 /// f32 values of f16 patterns that stand in the low halves of i32.
 F halfToFloat(I code) {
   Emitter &em = *code.emitter;
@@ -79,6 +93,20 @@ Value widenF8ByHardware(Emitter &em, Value storage, bool e4m3) {
   assert(getElementTypeOrSelf(storage.getType()) == i8);
   (void)i8;
   StringRef name = e4m3 ? "llvm.nvvm.e4m3x2.to.f16x2.rn" : "llvm.nvvm.e5m2x2.to.f16x2.rn";
+  if (em.lanes && em.lanes % 2 == 0) { // as they lie in registers, without a detour by single bytes
+    Value pairs = vector::BitCastOp::create(b, loc, VectorType::get({em.lanes / 2}, i16), storage);
+    SmallVector<Value> results;
+    for (int64_t p = 0; p < em.lanes / 2; ++p) {
+      Value pair = vector::ExtractOp::create(b, loc, pairs, p);
+      Value halves =
+          LLVM::CallIntrinsicOp::create(b, loc, pairType, b.getStringAttr(name), ValueRange{pair}).getResult(0);
+      for (int64_t i : {0, 1}) {
+        Value half = vector::ExtractOp::create(b, loc, halves, i);
+        results.push_back(arith::ExtFOp::create(b, loc, f32, half));
+      }
+    }
+    return vector::FromElementsOp::create(b, loc, cast<VectorType>(em.typeOf(f32)), results);
+  }
   return overPairs(
       em, storage, zero, f32,
       [&](Value low, Value high) -> Value {
@@ -101,6 +129,24 @@ Value narrowF8ByHardware(F x, bool e4m3) {
   Value zero = arith::ConstantOp::create(b, loc, b.getF32FloatAttr(0));
   Value eight = arith::ConstantOp::create(b, loc, b.getI16IntegerAttr(8));
   StringRef name = e4m3 ? "llvm.nvvm.ff.to.e4m3x2.rn" : "llvm.nvvm.ff.to.e5m2x2.rn";
+  if (em.lanes && em.lanes % 4 == 0) { // whole registers, without a detour by single bytes
+    Type i32 = b.getI32Type();
+    Value sixteen = arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(16));
+    SmallVector<Value> words;
+    auto pairAt = [&](int64_t lane) -> Value {
+      Value low = vector::ExtractOp::create(b, loc, x.value, lane),
+            high = vector::ExtractOp::create(b, loc, x.value, lane + 1);
+      Value pair =
+          LLVM::CallIntrinsicOp::create(b, loc, i16, b.getStringAttr(name), ValueRange{high, low}).getResult(0);
+      return arith::ExtUIOp::create(b, loc, i32, pair);
+    };
+    for (int64_t lane = 0; lane < em.lanes; lane += 4) {
+      Value upper = arith::ShLIOp::create(b, loc, pairAt(lane + 2), sixteen);
+      words.push_back(arith::OrIOp::create(b, loc, pairAt(lane), upper));
+    }
+    Value all = vector::FromElementsOp::create(b, loc, VectorType::get({em.lanes / 4}, i32), words);
+    return vector::BitCastOp::create(b, loc, cast<VectorType>(em.typeOf(i8)), all);
+  }
   return overPairs(
       em, x.value, zero, i8,
       [&](Value low, Value high) -> Value { // the first operand goes to the upper half
@@ -156,7 +202,10 @@ Value widenFloat(OpBuilder &builder, Location loc, Value storage, DType from, co
     return widenF8ByHardware(em, storage, from == DType::F8E4M3);
   I code = extend(em, storage);
   switch (from) {
-  case DType::BF16: return fromBits(code << 16).value;
+  case DType::BF16:
+    if (target.nvptx && em.lanes && em.lanes % 2 == 0)
+      return widenPairs(em, storage);
+    return fromBits(code << 16).value;
   case DType::F16: return halfToFloat(code).value;
   case DType::F8E5M2: // the upper half of an f16
     return halfToFloat(code << 8).value;

@@ -20,8 +20,10 @@ void nameCrash(const std::string &what);
 /// differ by what sums in f32 in another order do, measured against the largest of the tensor.
 /// `kept`: what is wanted where no intermediate result is rounded to 16 bits, as a fused graph may have it. How far the two
 /// are apart says how well the problem is conditioned.
-/// `coarsest`: the type that is rounded most coarsely on the way.
-std::string compareSums(const HostTensor &want, const HostTensor &kept, const HostTensor &got, DType coarsest);
+/// `coarsest`: the type that is rounded most coarsely on the way. Where that is f32 `kept` says nothing; `nudged` (or null) does,
+/// what comes out if all results on the way are a few roundings off: what nearly cancels makes much of those.
+std::string compareSums(const HostTensor &want, const HostTensor &kept, const HostTensor &got, DType coarsest,
+                        const HostTensor *nudged = nullptr);
 DType coarsestType(const Graph &);
 
 /// Whether results are finite alike with and without the rounding to 16 bits, and far from f32's end.
