@@ -168,6 +168,9 @@ Examples:
   ridgeline verify ffn.json --target cpu --inputs random:3 --tolerance 1e-3)");
   addGraph(verify, options, true);
   addInputs(verify, options, false);
+  verify.add_flag(
+      "--precision", options.precision,
+      "also print each output's error against the interpreter in f32, beside the graph's precision tolerance");
   verify
       .add_option("--tolerance", options.tolerance,
                   "relative tolerance of every output (and a tenth of it times the output's "

@@ -1,0 +1,105 @@
+// Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "passes/precision/Times.h"
+#include "passes/cost/GemmModel.h"
+#include "passes/cost/OpCost.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace rl {
+
+namespace {
+
+double sizeOf(DType t) { return static_cast<double>(dtypeSize(t)); }
+
+/// Rows up to which a product reads a narrow right operand as it is stored and widens it on the way. With more, every tile of rows
+/// would widen it again, and it is widened once, through memory.
+int64_t streamedRows(const cost::TargetDesc &machine) { return machine.gpu ? 64 : 16; }
+
+/// Instructions that make an f32 or 16-bit number of a narrow one: conversions for f8 came with compute capability 8.9.
+double widening(DType t, const cost::TargetDesc &machine) {
+  if (isF8(t))
+    return machine.gpu && machine.sm >= 89 ? 1 : 8;
+  return t == DType::I8 ? 1 : 0;
+}
+
+/// The type at whose rate two operands multiply: what has no unit of its own is widened. i8 pairs are multiplied by ordinary
+/// instructions.
+DType multipliedAs(DType a, DType b, const cost::TargetDesc &machine) {
+  if (!machine.gpu)
+    return DType::F32;
+  if (isF8(a) && isF8(b))
+    return machine.sm == 90 ? DType::F8E4M3 : DType::F16;
+  if (a == DType::BF16 || a == DType::F16)
+    return b == DType::F32 ? DType::F32 : a;
+  return DType::F32;
+}
+
+} // namespace
+
+double trafficSeconds(double bytes, const cost::TargetDesc &machine) { return bytes / machine.dramCopy; }
+
+double conversionSeconds(double read, double written, const cost::TargetDesc &machine) {
+  cost::WorkEstimate w;
+  w.traffic = cost::Traffic::Row;
+  w.bytesRead = read;
+  w.bytesWritten = written;
+  return cost::estimate(w, machine, false).total;
+}
+
+double quantiseSeconds(int64_t rows, int64_t width, DType from, DType to, bool alone, const cost::TargetDesc &machine) {
+  double elements = static_cast<double>(rows) * static_cast<double>(width);
+  double written = elements * sizeOf(to) + 4 * static_cast<double>(rows);
+  cost::WorkEstimate w;
+  w.traffic = cost::Traffic::Row;
+  w.bytesWritten = written;
+  w.bytesRead = alone ? elements * sizeOf(from) : 0;
+  w.ops = elements * (cost::opCost(OpKind::Quantize, to).ops + (widening(to, machine) > 1 ? widening(to, machine) : 0));
+  w.reductions = 1;
+  cost::Estimate e = cost::estimate(w, machine, false);
+  return alone ? e.total : e.total - e.launch - e.latency;
+}
+
+double productSeconds(const ProductAsk &p, const cost::TargetDesc &machine) {
+  if (p.batch < 1 || p.m < 1 || p.n < 1 || p.k < 1)
+    return 0;
+  const int64_t rows = p.batch * p.m;
+  const bool widened = p.b != p.a && sizeOf(p.b) < sizeOf(p.a);
+  if (widened && p.m > streamedRows(machine)) {
+    ProductAsk wide = p;
+    wide.b = p.a;
+    double weights = static_cast<double>(p.n) * static_cast<double>(p.k);
+    return conversionSeconds(weights * sizeOf(p.b), weights * sizeOf(p.a), machine) + productSeconds(wide, machine);
+  }
+  const DType as = multipliedAs(p.a, p.b, machine);
+  double M = static_cast<double>(p.m), N = static_cast<double>(p.n), K = static_cast<double>(p.k),
+         B = static_cast<double>(p.batch);
+  const bool warpgroups = machine.gpu && machine.sm == 90 && as != DType::F32 && p.m >= 64 && !widened &&
+                          p.k * static_cast<int64_t>(dtypeSize(p.a)) % 16 == 0;
+  if (warpgroups) {
+    cost::GemmShape s;
+    s.batch = p.batch;
+    s.m = p.m;
+    s.n = p.n;
+    s.k = p.k;
+    s.a = p.a;
+    s.b = p.b;
+    s.outputs = {p.out};
+    if (auto tiles = cost::chooseGemmTiles(s, machine, 1); !tiles.empty())
+      return tiles[0].seconds;
+  }
+  cost::WorkEstimate w;
+  w.traffic = cost::Traffic::Matrix;
+  w.bytesRead = B * (M * K * sizeOf(p.a) + N * K * sizeOf(p.b));
+  w.bytesWritten = B * M * N * sizeOf(p.out);
+  // The rows of a tensor core's instruction are computed whole; single elements are not.
+  double computed = as == DType::F32 || rows <= 2 ? M : std::ceil(M / 16) * 16;
+  w.tensorFlops[static_cast<size_t>(rows <= 2 ? DType::F32 : as)] = 2 * B * computed * N * K;
+  w.ops = B * (std::ceil(M / static_cast<double>(streamedRows(machine))) * N * K *
+                   (as == p.b ? 0 : widening(p.b, machine)) +
+               (as == p.a ? 0 : M * K * widening(p.a, machine)));
+  return cost::estimate(w, machine, false).total;
+}
+
+} // namespace rl
