@@ -272,8 +272,10 @@ static std::string precisionText(const Json &p) {
                     ": estimated error " + error(p, "error") + ", " + error(p, "error_kept") +
                     " with the types of the file\n";
   out += "  predicted: " + fixed(real(p, "predicted_us"), 1) + " us for what is decided about, " +
-         fixed(real(p, "predicted_kept_us"), 1) + " with the types of the file; " + fixed(real(p, "bind_us"), 1) +
-         " us once, when parameters are bound\n";
+         fixed(real(p, "predicted_kept_us"), 1) + " with the types of the file";
+  if (real(p, "bind_us") > 0)
+    out += "; " + fixed(real(p, "bind_us"), 1) + " us once, when parameters are bound";
+  out += "\n";
   for (const Json &d : p.at("decisions")) {
     out += "  " + d.at("kind").get<std::string>() + " " + d.at("name").get<std::string>() + "\n";
     for (const Json &a : d.at("alternatives")) {

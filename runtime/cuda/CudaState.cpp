@@ -214,13 +214,13 @@ Status CudaState::derive() {
   // Runs that are on their way use the arena, and read what is made anew.
   if (cu::Result r = api.cuCtxSynchronize(); r != kSuccess)
     return failure(api, r, "what is made of the parameters of graph '" + package.name + "'");
-  anyDue = false;
+  bool left = false;
   for (size_t s = 0; s < steps.size(); ++s) {
     if (!due[s])
       continue;
     const std::vector<uint32_t> &needed = steps[s].parameters;
     if (!std::all_of(needed.begin(), needed.end(), [&](uint32_t p) { return parameterVersions[p] != 0; })) {
-      anyDue = true;
+      left = true;
       continue;
     }
     for (size_t place : steps[s].launches) {
@@ -238,6 +238,7 @@ Status CudaState::derive() {
       return failure(api, r, "what is made of the parameters of graph '" + package.name + "'");
     due[s] = 0;
   }
+  anyDue = left;
   return {};
 }
 
