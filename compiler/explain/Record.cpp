@@ -332,6 +332,27 @@ static std::string escaped(const std::string &s) {
   return out;
 }
 
+static std::string precisionHtml(const Json &p) {
+  char text[160];
+  std::snprintf(text, sizeof text, "tolerance %.3g, estimated error %.3g, %.3g with the types of the file",
+                p.at("tolerance").get<double>(), p.at("error").get<double>(), p.at("error_kept").get<double>());
+  std::string out = "<h2>Precision</h2>\n<p>Mode " + escaped(p.at("mode").get<std::string>()) + ", " + text +
+                    ".</p>\n<table><thead><tr><th>tensor<th>types<th>predicted us<th>error<th>at an "
+                    "output<th>why</tr></thead><tbody>\n";
+  for (const Json &d : p.at("decisions"))
+    for (const Json &a : d.at("alternatives")) {
+      const bool chosen = a.at("chosen").get<bool>();
+      std::snprintf(text, sizeof text, "<td class=n>%.2f<td class=n>%.3g<td class=n>%.3g",
+                    a.at("predicted_us").get<double>(), a.at("error").get<double>(),
+                    a.at("error_at_output").get<double>());
+      const std::string types = escaped(a.at("types").get<std::string>());
+      out += "<tr><td>" + escaped(d.at("kind").get<std::string>() + " " + d.at("name").get<std::string>()) + "<td>" +
+             (chosen ? "<b>" + types + "</b>" : types) + text + "<td>" +
+             escaped(chosen ? d.at("why").get<std::string>() : a.value("refused", std::string())) + "</tr>\n";
+    }
+  return out + "</tbody></table>\n";
+}
+
 static std::string asHtml(const Json &r) {
   std::string name = escaped(r.at("name").get<std::string>());
   std::string out =
@@ -358,7 +379,10 @@ static std::string asHtml(const Json &r) {
            escaped(k.at("bound").get<std::string>()) + "<td class=n>" + fixed(k.at("predicted_us").get<double>(), 2) +
            "<td>" + why + "</tr>\n";
   }
-  return out + "</tbody></table></body></html>\n";
+  out += "</tbody></table>\n";
+  if (r.contains("precision"))
+    out += precisionHtml(r.at("precision"));
+  return out + "</body></html>\n";
 }
 
 Result<std::string> renderRecord(const std::string &record, std::string_view format) {

@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <tuple>
+#include <set>
 
 namespace rl {
 
@@ -75,13 +75,8 @@ private:
     for (auto &[key, move] : ofActivation)
       if (move.products.size() > 1)
         out.push_back(std::move(move));
-    std::erase_if(out, [&](const PrecisionMove &move) {
-      return std::all_of(move.products.begin(), move.products.end(), [&](const std::pair<size_t, size_t> &p) {
-        return candidates.products[p.first].forms[p.second] == state.formOf(p.first);
-      });
-    });
     for (size_t s = 0; s < candidates.storage.size(); ++s)
-      if (candidates.storage[s].refused.empty() && !candidates.storage[s].pinned && !state.isNarrow(s)) {
+      if (candidates.storage[s].refused.empty() && !candidates.storage[s].pinned) {
         PrecisionMove move;
         move.storage.push_back(s);
         out.push_back(move);
@@ -104,37 +99,47 @@ private:
     return move;
   }
 
+  /// The time that an effect saves for each part of the budget that it takes; 0: it may not be, or is not worth it.
+  double worth(const PrecisionState::Effect &e, const PrecisionState::Totals &totals) const {
+    if (e.saved <= kLeastGain * e.of || e.saved <= 0)
+      return 0;
+    double added = 0;
+    for (size_t o = 0; o < totals.variance.size(); ++o) {
+      added = std::max(added, e.variance[o]);
+      if (e.variance[o] > 0 && totals.variance[o] + e.variance[o] > budget())
+        return 0;
+    }
+    return e.saved / std::max(added / budget(), 1e-9);
+  }
+
   void improve() {
     PrecisionState::Totals totals = state.totals();
+    const std::vector<PrecisionMove> all = moves();
+    std::vector<PrecisionState::Effect> effects;
+    std::map<ValueId, std::vector<size_t>> touching; // what one move does depends on others that touch the same values
+    for (size_t m = 0; m < all.size(); ++m) {
+      effects.push_back(state.effectOf(all[m]));
+      for (ValueId v : state.touched(all[m]))
+        touching[v].push_back(m);
+    }
     for (;;) {
       double best = 0;
-      std::optional<PrecisionMove> chosen;
-      PrecisionState::Effect effect;
-      for (const PrecisionMove &move : moves()) {
-        PrecisionState::Effect e = state.effectOf(move);
-        if (e.saved <= kLeastGain * e.of || e.saved <= 0)
-          continue;
-        double added = 0;
-        bool fits = true;
-        for (size_t o = 0; o < totals.variance.size(); ++o) {
-          added = std::max(added, e.variance[o]);
-          fits &= e.variance[o] <= 0 || totals.variance[o] + e.variance[o] <= budget();
+      size_t chosen = all.size();
+      for (size_t m = 0; m < all.size(); ++m)
+        if (double w = worth(effects[m], totals); w > best) {
+          best = w;
+          chosen = m;
         }
-        if (!fits)
-          continue;
-        double ratio = e.saved / std::max(added / budget(), 1e-9);
-        if (ratio > best) {
-          best = ratio;
-          chosen = move;
-          effect = e;
-        }
-      }
-      if (!chosen)
+      if (chosen == all.size())
         return;
-      state.apply(*chosen);
-      totals.seconds -= effect.saved;
       for (size_t o = 0; o < totals.variance.size(); ++o)
-        totals.variance[o] += effect.variance[o];
+        totals.variance[o] += effects[chosen].variance[o];
+      state.apply(all[chosen]);
+      std::set<size_t> changed;
+      for (ValueId v : state.touched(all[chosen]))
+        changed.insert(touching[v].begin(), touching[v].end());
+      for (size_t m : changed)
+        effects[m] = state.effectOf(all[m]);
     }
   }
 

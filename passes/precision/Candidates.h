@@ -10,6 +10,7 @@
 #include "passes/precision/Times.h"
 
 #include <map>
+#include <set>
 
 namespace rl {
 
@@ -82,6 +83,8 @@ public:
   /// Every unit as it is pinned; those that are not as they are.
   void applyPins();
   Effect effectOf(const PrecisionMove &);
+  /// The values whose traffic a move changes. Moves without a common one do not change each other's effects.
+  std::set<ValueId> touched(const PrecisionMove &) const;
   void apply(const PrecisionMove &);
 
   const ProductForm &formOf(size_t unit) const;
@@ -92,6 +95,7 @@ public:
   PrecisionChoices choices() const;
 
 private:
+  std::set<size_t> productsOf(const PrecisionMove &) const;
   std::vector<ValueId> activationsOf(size_t unit) const;
   double productTime(size_t unit) const;
   double valueTime(ValueId) const;

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <set>
 
 namespace rl {
 
@@ -229,20 +228,31 @@ PrecisionState::Totals PrecisionState::totals() const {
   return t;
 }
 
-PrecisionState::Effect PrecisionState::effectOf(const PrecisionMove &move) {
-  std::set<size_t> products;
-  std::set<ValueId> values;
+/// The products whose time or error a move changes.
+std::set<size_t> PrecisionState::productsOf(const PrecisionMove &move) const {
+  std::set<size_t> out;
   for (auto [u, k] : move.products)
-    products.insert(u);
-  for (size_t s : move.storage) {
-    values.insert(c.storage[s].value);
+    out.insert(u);
+  for (size_t s : move.storage)
     for (NodeId n : readers[c.storage[s].value])
       if (unitOfNode[n] != kNone)
-        products.insert(unitOfNode[n]);
-  }
-  for (size_t u : products)
+        out.insert(unitOfNode[n]);
+  return out;
+}
+
+std::set<ValueId> PrecisionState::touched(const PrecisionMove &move) const {
+  std::set<ValueId> out;
+  for (size_t s : move.storage)
+    out.insert(c.storage[s].value);
+  for (size_t u : productsOf(move))
     for (ValueId v : activationsOf(u))
-      values.insert(v);
+      out.insert(v);
+  return out;
+}
+
+PrecisionState::Effect PrecisionState::effectOf(const PrecisionMove &move) {
+  const std::set<size_t> products = productsOf(move);
+  const std::set<ValueId> values = touched(move);
   Effect e;
   e.variance.assign(model.outputs(), 0);
   auto count = [&](double sign) {
@@ -261,12 +271,18 @@ PrecisionState::Effect PrecisionState::effectOf(const PrecisionMove &move) {
     return seconds;
   };
   e.of = count(-1);
-  const std::vector<size_t> formBefore = form;
-  const std::vector<char> narrowBefore = narrow;
+  std::vector<std::pair<size_t, size_t>> forms;
+  std::vector<std::pair<size_t, char>> narrows;
+  for (auto [u, k] : move.products)
+    forms.emplace_back(u, form[u]);
+  for (size_t s : move.storage)
+    narrows.emplace_back(s, narrow[s]);
   apply(move);
   e.saved = e.of - count(1);
-  form = formBefore;
-  narrow = narrowBefore;
+  for (auto [u, k] : forms)
+    form[u] = k;
+  for (auto [s, was] : narrows)
+    narrow[s] = was;
   return e;
 }
 
