@@ -379,54 +379,6 @@ TEST(CpuModule, RunsThroughTheArena) {
   }
 }
 
-TEST(CpuModule, MakesWhatIsDerivedWhenParametersAreBound) {
-  // d = (w + w) + w by way of the arena, and e = v + v; y = x + d + e.
-  constexpr int64_t n = 128;
-  Package p = addTwice(n);
-  const TensorType t = p.inputs[0].type;
-  p.parameters.push_back({"v", t});
-  p.buffers.push_back({PackageBuffer::Parameter, 1, 0, t.bytes()}); // 4
-  p.buffers.push_back({PackageBuffer::Derived, 0, 0, t.bytes()});   // 5: d
-  p.buffers.push_back({PackageBuffer::Derived, 0, 512, t.bytes()}); // 6: e
-  p.derivedBytes = 1024;
-  p.bindLaunches = {kernel("add", {1, 1, 3}, n / kBlock), kernel("add", {4, 4, 6}, n / kBlock),
-                    kernel("add", {3, 1, 5}, n / kBlock)};
-  p.launches = {kernel("add", {0, 5, 3}, n / kBlock), kernel("add", {3, 6, 2}, n / kBlock)};
-  std::vector<BindStep> steps = bindSteps(p);
-  ASSERT_EQ(steps.size(), 2u);
-  EXPECT_EQ(steps[0].launches, (std::vector<size_t>{0, 2}));
-  EXPECT_EQ(steps[0].parameters, std::vector<uint32_t>{0});
-  EXPECT_EQ(steps[1].parameters, std::vector<uint32_t>{1});
-
-  auto m = mustMake(p);
-  ASSERT_TRUE(m);
-  EXPECT_EQ(m->kernelCount(), 2) << "of a run";
-  auto x = ramp(n, 0), w = ramp(n, 5), v = ramp(n, 9), y = ramp(n, 0);
-  const void *in[] = {x.data()};
-  void *out[] = {y.data()};
-  auto expect = [&](float perW, float perV) {
-    for (int64_t i = 0; i < n; ++i)
-      ASSERT_EQ(y[i], x[i] + 3 * (w[i] * perW) + 2 * (v[i] * perV)) << i;
-  };
-  blocksRun = 0;
-  ASSERT_TRUE(m->bind("v", v.data(), n * 4));
-  EXPECT_EQ(blocksRun, n / kBlock) << "what v alone leads to";
-  EXPECT_FALSE(m->run(in, out, nullptr)) << "w is not bound";
-  ASSERT_TRUE(m->bind("w", w.data(), n * 4));
-  blocksRun = 0;
-  ASSERT_TRUE(m->run(in, out, nullptr));
-  EXPECT_EQ(blocksRun, 2 * n / kBlock) << "a run makes nothing of parameters";
-  expect(1, 1);
-  auto twice = w;
-  for (float &f : twice)
-    f *= 2;
-  blocksRun = 0;
-  ASSERT_TRUE(m->bind("w", twice.data(), n * 4));
-  EXPECT_EQ(blocksRun, 2 * n / kBlock) << "v's is left alone";
-  ASSERT_TRUE(m->run(in, out, nullptr));
-  expect(2, 1);
-}
-
 TEST(CpuModule, ChoosesTheKernelByAlignment) {
   auto m = mustMake(addTwice(64));
   ASSERT_TRUE(m);
