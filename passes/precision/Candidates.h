@@ -102,6 +102,7 @@ private:
   double productVariance(size_t unit) const;
   double storageVariance(size_t unit) const;
   DType storedAs(ValueId v) const;
+  ValueId beforeViews(ValueId v) const;
   const PrecisionCandidates &c;
   const Graph &g;
   const cost::TargetDesc &machine;

@@ -45,8 +45,15 @@ PrecisionRules::PrecisionRules(const Graph &g) : g(g), constant(onParametersAlon
 }
 
 /// Elementwise and layout ops belong to the kernel of the latest op that theirs is built around. What another kernel reads is
-/// stored.
+/// stored; so is what ops read that pick elements, which no epilogue has at hand, and what a product reads.
 void PrecisionRules::findKernels() {
+  std::vector<char> picked(g.values.size(), 0);
+  for (const Node &n : g.nodes)
+    if (n.op == OpKind::Slice || n.op == OpKind::Cat || n.op == OpKind::Flip || n.op == OpKind::Pad)
+      for (const Operand &o : n.inputs)
+        if (!o.isLiteral())
+          picked[o.value] = 1;
+  auto isHeros = [&](ValueId v) { return kernels[v] != kNone && kernels[v] != kPointwise; };
   std::map<std::vector<int64_t>, uint32_t> shared; // products of one left operand and one shape are one kernel
   for (NodeId id = 0; id < g.nodes.size(); ++id) {
     const Node &n = g.nodes[id];
@@ -65,17 +72,27 @@ void PrecisionRules::findKernels() {
       lastRows = n.op == OpKind::LayerNorm || n.op == OpKind::RmsNorm ||
                  ((n.op == OpKind::Softmax || n.op == OpKind::LogSoftmax) && n.attrs.dim == last);
       for (const Operand &o : n.inputs)
-        if (!o.isLiteral() && kernels[o.value] != kNone)
+        if (!o.isLiteral() && (isHeros(o.value) || (isDecidedProduct(n) && kernels[o.value] != kNone)))
           stored[o.value] = 1;
     } else {
-      for (const Operand &o : n.inputs)
-        if (!o.isLiteral() && kernels[o.value] != kNone && (kernel == kNone || kernels[o.value] > kernel)) {
+      bool constantAlone = true;
+      for (const Operand &o : n.inputs) {
+        if (o.isLiteral())
+          continue;
+        constantAlone &= constant[o.value] != 0;
+        // Picked elements are loaded, as those of inputs are.
+        if (isHeros(o.value) && !picked[o.value] && (kernel == kNone || kernels[o.value] > kernel)) {
           kernel = kernels[o.value];
           lastRows = rows[o.value] && !isLayout(n.op);
         }
+      }
       for (const Operand &o : n.inputs)
-        if (!o.isLiteral() && kernels[o.value] != kernel && kernels[o.value] != kNone)
+        if (!o.isLiteral() && isHeros(o.value) && kernels[o.value] != kernel)
           stored[o.value] = 1;
+      const bool viewOfNone =
+          isLayout(n.op) && n.inputs.size() == 1 && !n.inputs[0].isLiteral() && kernels[n.inputs[0].value] == kNone;
+      if (kernel == kNone && !constantAlone && !viewOfNone)
+        kernel = kPointwise;
     }
     for (ValueId v : n.outputs) {
       kernels[v] = kernel;

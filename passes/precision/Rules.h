@@ -15,6 +15,8 @@
 
 namespace rl {
 
+inline constexpr uint32_t kPointwise = kNone - 1;
+
 /// Products whose operands may be of narrow types.
 bool isDecidedProduct(const Node &);
 
@@ -34,8 +36,8 @@ public:
   /// The place of a product's weight among its operands: on the right, a matrix, of parameters alone.
   bool hasWeight(NodeId) const;
   bool isStored(ValueId v) const { return stored[v]; }
-  /// The kernel that computes a value, as far as this estimate goes: the place of the op that it is built around; kNone: none yet,
-  /// what it is computed of is computed again wherever it is read.
+  /// The kernel that computes a value, as far as this estimate goes: the place of the op that it is built around; kPointwise: one of
+  /// elementwise ops alone, which are computed again wherever else they are read; kNone: it is given, or a constant.
   uint32_t kernelOf(ValueId v) const { return kernels[v]; }
   /// Whether a quantisation by rows fits into the kernel that computes the value.
   bool rowsAtHand(ValueId v) const { return rows[v]; }

@@ -1,5 +1,6 @@
 // Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "passes/cost/OpCost.h"
 #include "passes/precision/Candidates.h"
 
 #include <algorithm>
@@ -128,7 +129,7 @@ double PrecisionState::valueTime(ValueId v) const {
       continue;
     }
     uint32_t by = c.rules.kernelOf(g.nodes[n].outputs[0]);
-    if (by != kernel && by != kNone) {
+    if (by != kernel && by != kNone && kernel != kPointwise) {
       asItIs = true;
       kernels.insert(by);
     }
@@ -138,7 +139,7 @@ double PrecisionState::valueTime(ValueId v) const {
   for (DType t : quantised) {
     bool alone = !computed || !c.rules.rowsAtHand(v);
     seconds += quantiseSeconds(value.type.elements() / std::max<int64_t>(1, width), width, stored, t, alone, machine);
-    asItIs |= alone;
+    asItIs |= alone && kernel != kPointwise; // which has the rows' elements at hand
   }
   for (DType t : casts)
     seconds += computed ? trafficSeconds(bytes(t), machine) : conversionSeconds(bytes(stored), bytes(t), machine);
@@ -331,6 +332,21 @@ PrecisionState::Cost PrecisionState::storageCost(size_t unit, bool is) {
   return cost;
 }
 
+/// What a value is a view of, where nothing else reads that: rounding there is the same, and what is stored is what a kernel has
+/// before its views.
+ValueId PrecisionState::beforeViews(ValueId v) const {
+  while (g.values[v].kind == Value::Result && !isOutput[v]) {
+    const Node &n = g.nodes[g.values[v].node];
+    if (!cost::isView(n.op) || n.op == OpKind::Slice || n.inputs[0].isLiteral())
+      break;
+    ValueId of = n.inputs[0].value;
+    if (g.values[of].kind != Value::Result || isOutput[of] || readers[of].size() != 1 || unitOfValue[of] != kNone)
+      break;
+    v = of;
+  }
+  return v;
+}
+
 PrecisionChoices PrecisionState::choices() const {
   PrecisionChoices out;
   out.products.resize(g.nodes.size());
@@ -339,7 +355,8 @@ PrecisionChoices PrecisionState::choices() const {
     out.products[c.products[u].node] = formOf(u);
   for (size_t s = 0; s < c.storage.size(); ++s)
     if (narrow[s])
-      out.storage[c.storage[s].value] = c.storage[s].to;
+      out.storage[isArithmeticFloat(c.storage[s].to) ? beforeViews(c.storage[s].value) : c.storage[s].value] =
+          c.storage[s].to;
   return out;
 }
 

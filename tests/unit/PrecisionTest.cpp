@@ -248,6 +248,20 @@ TEST(Precision, F32ProductsAndWhatPassesThroughMemoryBecomeSixteenBits) {
   }
 }
 
+TEST(Precision, WhatIsPickedFromPassesThroughMemory) {
+  GraphBuilder b("halves");
+  auto h = b.name(b.linear(b.input("x", F32, {4096, 4096}), b.parameter("w", F32, {4096, 4096})), "h");
+  auto turned = b.name(b.permute(h, {1, 0}), "turned");
+  auto low = b.slice(turned, {.dim = 0, .end = 2048}), high = b.slice(turned, {.dim = 0, .start = 2048});
+  b.output(b.cast(b.add(b.name(b.mul(low, 2.0), "m"), high), BF16), "y");
+  PrecisionAssignment a = assign(graphOf(b, "bf16"));
+  EXPECT_EQ(chosen(a.record, "turned"), "bf16");
+  for (const Node &n : a.graph.nodes)
+    if (n.op == OpKind::Permute)
+      EXPECT_EQ(a.graph.values[n.inputs[0].value].name, "h.again") << "rounded before it is turned";
+  EXPECT_EQ(chosen(a.record, "m"), "nothing decided") << "it is computed where it is read";
+}
+
 //===--------------------------------------------------------------------------------------------------------------===//
 // What no mode may do. Each has the same product without the role beside it.
 //===--------------------------------------------------------------------------------------------------------------===//
