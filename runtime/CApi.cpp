@@ -128,6 +128,17 @@ int rl_bind(rl_module *module, const char *parameter, const void *data, size_t b
   });
 }
 
+int rl_read(rl_module *module, const char *parameter, void *data, size_t bytes) {
+  return guarded([&] {
+    if (!module || !module->impl)
+      return usage("rl_read: module is NULL");
+    if (!parameter)
+      return usage("rl_read: parameter is NULL");
+    Status status = module->impl->read(parameter, data, bytes);
+    return status ? int(RL_OK) : setLastError(status.error());
+  });
+}
+
 int rl_run(rl_module *module, const void *const *inputs, void *const *outputs, void *stream) {
   return guarded([&] {
     if (!module || !module->impl)

@@ -18,6 +18,9 @@ public:
   virtual const std::vector<PackageTensor> &tensors(int kind) const = 0; ///< 0 inputs, 1 parameters, 2 outputs
   /// Copies `data`. Device pointer (or host pointer; the driver tells) on CUDA, host pointer elsewhere.
   virtual Status bind(std::string_view parameter, const void *data, size_t bytes) = 0;
+  /// Copies a parameter's values to host memory, on CUDA when the context's work has ended. Errors as of `bind`, and
+  /// Code::Usage where it is not bound.
+  virtual Status read(std::string_view parameter, void *data, size_t bytes) = 0;
   /// Code::Usage where a parameter is not bound. On CUDA only enqueues on `stream`.
   virtual Status run(const void *const *inputs, void *const *outputs, void *stream) = 0;
   virtual int kernelCount() const = 0;

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/emit/GemmWgmma.h"
 #include "compiler/emit/GemmParts.h"
+#include "compiler/emit/HopperAsm.h"
 #include "compiler/emit/WgmmaGemm.h"
 #include "passes/plan/Wgmma.h"
 
@@ -37,8 +38,9 @@ static GemmEpilogue epilogueOf(const GemmKernel &kernel, const GemmTraces &trace
     give(form.columns, s.columns);
     give(form.rows, s.rows);
     e.emitLoads();
+    const bool integers = accumulatesIntegers(form.shape.a);
     for (auto [i, v] : llvm::zip(traces.instances, s.products))
-      e.lane(i) = {DType::F32, v, v, {}};
+      e.lane(i) = {integers ? DType::I32 : DType::F32, v, integers ? Value() : v, {}};
     for (uint32_t i : trace.scopes[0].order)
       e.emit(i);
     SmallVector<Value> out(trace.stores.size());
@@ -77,13 +79,16 @@ Status emitGemmWgmma(ModuleOp module, const GemmKernel &kernel, const CodeTarget
                  return op == OpKind::Sin || op == OpKind::Cos;
                });
   auto argument = [&](ValueId v) { return static_cast<unsigned>(llvm::find(graph.inputs, v) - graph.inputs.begin()); };
+  auto dtype = [&](const WgmmaAccess &a) { return graph.type(a.value).dtype; };
   auto operand = [&](const WgmmaAccess &a, bool kMajor) {
-    return WgmmaOperand{argument(a.value), form.shape.a, kMajor, a.offset, kMajor ? a.row : a.column, a.batch};
+    return WgmmaOperand{argument(a.value), dtype(a), kMajor, a.offset, kMajor ? a.row : a.column, a.batch};
   };
   g.a = operand(form.left, form.shape.aKMajor);
   for (auto [p, a] : llvm::enumerate(form.right))
     g.b.push_back(operand(a, form.shape.isBKMajor(static_cast<int>(p))));
-  auto dtype = [&](const WgmmaAccess &a) { return graph.type(a.value).dtype; };
+  g.promotes = form.shape.promotes;
+  for (const WgmmaScaleAccess &a : form.scales)
+    g.scales.push_back({argument(a.value), a.offset, a.rows, a.stride, a.kStride, a.batch});
   for (const WgmmaAccess &a : form.outputs)
     g.outputs.push_back({static_cast<unsigned>(graph.inputs.size()) + a.place, dtype(a), a.offset, a.row, a.batch});
   for (const WgmmaAccess &a : form.tiles)

@@ -7,8 +7,11 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/BuiltinOps.h"
+
+#include <map>
 
 using namespace mlir;
 
@@ -33,6 +36,8 @@ cost::GemmShape WgmmaGemm::shape() const {
     s.tiles.push_back(t.dtype);
   for (const GemmVector &v : columns)
     s.columns.push_back(v.dtype);
+  s.promotes = promotes;
+  s.scaleColumns = scales.empty() ? 0 : scales[1].rows;
   return s;
 }
 
@@ -169,6 +174,10 @@ std::string wgmmaRefusal(const WgmmaGemm &g, const cost::TargetDesc &machine) {
   for (const WgmmaOperand &o : g.b)
     if (why = operand(o, "the right operand", g.n); !why.empty())
       return why;
+  if (g.promotes && (!isF8(g.a.dtype) || !isF8(g.b[0].dtype)))
+    return "sums over parts of K are added up for 8-bit floats";
+  if (!g.scales.empty() && (g.scales.size() != 2 || !g.promotes || g.b.size() != 1))
+    return "scales along K are those of both operands of one product, whose sums are promoted";
   for (const GemmTensor &o : g.outputs)
     if (dtypeSize(o.dtype) > 4)
       return std::string("outputs of type ") + dtypeName(o.dtype) + " are not staged";
@@ -239,6 +248,15 @@ private:
   void emitProducer();
   void loadStage(const GemmPlace &, ArrayRef<SmallVector<Value>> batches, Value kBlock, Value stage);
   Status emitConsumer(WgmmaEpilogueEmitter &);
+  Type accumulatorType() { return accumulatesIntegers(g.a.dtype) ? Type(b.getI32Type()) : Type(b.getF32Type()); }
+  void release(Value stage);
+  SmallVector<Value> multiplyStage(const WgmmaShape &, ValueRange accumulators, Value aBase, Value stage, Value parity,
+                                   Value accumulate);
+  void prefetch(WgmmaEpilogueEmitter &, const GemmPlace &, Value kBlock);
+  SmallVector<Value> emitProducts(WgmmaEpilogueEmitter &, const WgmmaShape &, const GemmPlace &, Value aBase,
+                                  Value &stage, Value &parity);
+  SmallVector<Value> emitPromoted(WgmmaEpilogueEmitter &, const WgmmaShape &, const GemmPlace &, Value aBase,
+                                  Value &stage, Value &parity);
   Value descriptor(Value address, bool kMajor);
 
   OpBuilder &b;
@@ -377,8 +395,6 @@ Status KernelEmitter::emitConsumer(WgmmaEpilogueEmitter &epilogue) {
   shape.stepA = g.a.kMajor ? 2 : 128;
   shape.stepB = g.b[0].kMajor ? 2 : 128;
   shape.blockA = 64 * 128 / 16; // rows, or a box of 64 columns by 64 of K: the same bytes
-  auto count = static_cast<size_t>(shape.accumulators());
-  Type element = accumulatesIntegers(g.a.dtype) ? Type(b.getI32Type()) : Type(b.getF32Type());
 
   Value zero = i.of(0), warpgroup = i.shiftRight(block.warp, 2);
   Value aBase = block.base, first = firstWork, step = workStep, stage0 = zero, parity0 = zero;
@@ -408,66 +424,185 @@ Status KernelEmitter::emitConsumer(WgmmaEpilogueEmitter &epilogue) {
   // of it, or it could not tell a stage's turns apart.
   if (tile.alternate)
     hopper.waitTurn(warpgroup);
+  Value stage = tiles.getRegionIterArg(0), parity = tiles.getRegionIterArg(1);
+  SmallVector<Value> accumulators = g.promotes ? emitPromoted(epilogue, shape, place, aBase, stage, parity)
+                                               : emitProducts(epilogue, shape, place, aBase, stage, parity);
+  RL_TRY(epilogue.emit(place, tilesBefore, accumulators));
+  epilogue.endTile();
+  if (tile.alternate)
+    std::tie(stage, parity) = skip(stage, parity, plan.kBlocks);
+  scf::YieldOp::create(b, loc, ValueRange{stage, parity, i.add(tilesBefore, 1)});
+  return {};
+}
+
+/// Each warp for itself: the products that it waited for have read the stage.
+void KernelEmitter::release(Value stage) {
+  Value releases = tile.cluster > 1 ? i.less(block.lane, i.of(tile.cluster)) : i.equal(block.lane, i.of(0));
+  auto branch = scf::IfOp::create(b, loc, releases);
+  OpBuilder::InsertionGuard inner(b);
+  b.setInsertionPoint(branch.thenBlock()->getTerminator());
+  if (tile.cluster > 1)
+    hopper.arriveAt(emptyBarrier(stage), block.lane);
+  else
+    hopper.arrive(emptyBarrier(stage));
+}
+
+/// One stage's products, behind the copies that bring it.
+SmallVector<Value> KernelEmitter::multiplyStage(const WgmmaShape &shape, ValueRange accumulators, Value aBase,
+                                                Value stage, Value parity, Value accumulate) {
+  hopper.wait(fullBarrier(stage), parity);
+  Value offset = i.mul(stage, plan.shared.stage);
+  Value a = descriptor(i.add(aBase, offset), g.a.kMajor);
+  SmallVector<Value> bs;
+  for (size_t p = 0; p < g.b.size(); ++p)
+    bs.push_back(descriptor(i.add(i.add(block.base, plan.shared.a + static_cast<int64_t>(p) * plan.shared.b), offset),
+                            g.b[p].kMajor));
+  return hopper.multiply(shape, accumulators, a, bs, accumulate);
+}
+
+void KernelEmitter::prefetch(WgmmaEpilogueEmitter &epilogue, const GemmPlace &place, Value kBlock) {
+  if (!epilogue.hasPrefetch())
+    return;
+  // Not with the first: the stores of the tile before still read what is written over.
+  auto when = scf::IfOp::create(b, loc, i.equal(kBlock, i.of(std::min<int64_t>(1, plan.kBlocks - 1))));
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPoint(when.thenBlock()->getTerminator());
+  epilogue.prefetch(place);
+}
+
+/// A tile's products, all of K in the tensor cores' accumulators.
+SmallVector<Value> KernelEmitter::emitProducts(WgmmaEpilogueEmitter &epilogue, const WgmmaShape &shape,
+                                               const GemmPlace &place, Value aBase, Value &stage, Value &parity) {
+  auto count = static_cast<size_t>(shape.accumulators());
   // The first products do not read them.
-  Value undefined = LLVM::UndefOp::create(b, loc, element);
+  Value undefined = LLVM::UndefOp::create(b, loc, accumulatorType());
   SmallVector<Value> carried(count, undefined);
-  carried.append({tiles.getRegionIterArg(0), tiles.getRegionIterArg(1), zero});
-  auto loop = scf::ForOp::create(b, loc, zero, i.of(plan.kBlocks), i.of(1), carried);
-  auto release = [&](Value stage) {
-    // Each warp for itself: the products that it waited for have read the stage.
-    Value releases = tile.cluster > 1 ? i.less(block.lane, i.of(tile.cluster)) : i.equal(block.lane, zero);
-    auto branch = scf::IfOp::create(b, loc, releases);
-    OpBuilder::InsertionGuard inner(b);
-    b.setInsertionPoint(branch.thenBlock()->getTerminator());
-    if (tile.cluster > 1)
-      hopper.arriveAt(emptyBarrier(stage), block.lane);
-    else
-      hopper.arrive(emptyBarrier(stage));
-  };
+  carried.append({stage, parity, i.of(0)});
+  auto loop = scf::ForOp::create(b, loc, i.of(0), i.of(plan.kBlocks), i.of(1), carried);
   {
     OpBuilder::InsertionGuard inner(b);
     b.setInsertionPointToStart(loop.getBody());
     Value kBlock = loop.getInductionVar();
-    SmallVector<Value> accumulators(loop.getRegionIterArgs().take_front(count));
-    Value stage = loop.getRegionIterArg(static_cast<unsigned>(count)),
-          parity = loop.getRegionIterArg(static_cast<unsigned>(count) + 1),
-          previous = loop.getRegionIterArg(static_cast<unsigned>(count) + 2);
-    hopper.wait(fullBarrier(stage), parity);
-    Value offset = i.mul(stage, plan.shared.stage);
-    Value a = descriptor(i.add(aBase, offset), g.a.kMajor);
-    SmallVector<Value> bs;
-    for (size_t p = 0; p < g.b.size(); ++p)
-      bs.push_back(descriptor(i.add(i.add(block.base, plan.shared.a + static_cast<int64_t>(p) * plan.shared.b), offset),
-                              g.b[p].kMajor));
-    SmallVector<Value> out = hopper.multiply(shape, accumulators, a, bs, kBlock);
-    auto later = scf::IfOp::create(b, loc, i.less(zero, kBlock));
+    ValueRange arguments = loop.getRegionIterArgs();
+    Value at = arguments[count], turn = arguments[count + 1], previous = arguments[count + 2];
+    SmallVector<Value> out = multiplyStage(shape, arguments.take_front(count), aBase, at, turn, kBlock);
+    auto later = scf::IfOp::create(b, loc, i.less(i.of(0), kBlock));
     {
       OpBuilder::InsertionGuard laterGuard(b);
       b.setInsertionPoint(later.thenBlock()->getTerminator());
       release(previous);
     }
-    if (epilogue.hasPrefetch()) {
-      // Not with the first: the stores of the tile before still read what is written over.
-      auto when = scf::IfOp::create(b, loc, i.equal(kBlock, i.of(std::min<int64_t>(1, plan.kBlocks - 1))));
-      OpBuilder::InsertionGuard prefetchGuard(b);
-      b.setInsertionPoint(when.thenBlock()->getTerminator());
-      epilogue.prefetch(place);
-    }
-    auto [nextStage, nextParity] = next(stage, parity);
-    out.append({nextStage, nextParity, stage});
+    prefetch(epilogue, place, kBlock);
+    auto [nextStage, nextParity] = next(at, turn);
+    out.append({nextStage, nextParity, at});
     scf::YieldOp::create(b, loc, out);
   }
   if (tile.alternate)
-    hopper.passTurn(i.sub(i.of(1), warpgroup));
+    hopper.passTurn(i.sub(i.of(1), i.shiftRight(block.warp, 2)));
   SmallVector<Value> accumulators = hopper.finish(shape, loop.getResults().take_front(count));
   release(loop.getResult(static_cast<unsigned>(count) + 2));
-  RL_TRY(epilogue.emit(place, tilesBefore, accumulators));
-  epilogue.endTile();
-  Value stage = loop.getResult(static_cast<unsigned>(count)), parity = loop.getResult(static_cast<unsigned>(count) + 1);
-  if (tile.alternate)
-    std::tie(stage, parity) = skip(stage, parity, plan.kBlocks);
-  scf::YieldOp::create(b, loc, ValueRange{stage, parity, i.add(tilesBefore, 1)});
-  return {};
+  stage = loop.getResult(static_cast<unsigned>(count));
+  parity = loop.getResult(static_cast<unsigned>(count) + 1);
+  return accumulators;
+}
+
+/// The scales of a thread: loaded a stage ahead, so that none is waited for.
+class StageScales {
+public:
+  StageScales(OpBuilder &b, Location loc, const WgmmaGemm &g, const GemmBlock &block, const GemmPlace &place)
+      : b(b), loc(loc), i(b, loc), g(g) {
+    if (g.scales.empty())
+      return;
+    const cost::GemmTile &tile = g.tile;
+    Value warpgroup = i.shiftRight(block.warp, 2), warp = i.andWith(block.warp, 3);
+    Value first = i.add(i.add(place.row, i.mul(warpgroup, 64 * tile.blocks)),
+                        i.add(i.mul(warp, 16), i.shiftRight(block.lane, 2)));
+    for (int m = 0; m < tile.blocks; ++m)
+      for (int half = 0; half < 2; ++half)
+        add(g.scales[0], block, place.batch, i.min(i.add(first, 64 * m + 8 * half), i.of(g.m - 1)));
+    piece = static_cast<int>(cost::scalePiece(g.shape(), tile.tileN));
+    for (int n = 0; n < tile.tileN; n += piece)
+      add(g.scales[1], block, place.batch, i.min(i.add(place.column, n), i.of(g.n - 1)));
+  }
+
+  SmallVector<Value> load(Value kBlock) {
+    SmallVector<Value> out;
+    for (auto [address, step] : llvm::zip(addresses, steps)) {
+      Value offset = arith::ExtUIOp::create(b, loc, b.getI64Type(), i.mul(kBlock, step));
+      Value at = LLVM::GEPOp::create(b, loc, address.getType(), b.getF32Type(), address, ValueRange{offset});
+      out.push_back(
+          LLVM::LoadOp::create(b, loc, b.getF32Type(), at, /*alignment=*/4, false, false, /*isInvariant=*/true));
+    }
+    return out;
+  }
+
+  /// What accumulator `a` (of one product) is multiplied by.
+  Value of(ValueRange loaded, size_t a) {
+    size_t perBlock = static_cast<size_t>(g.tile.tileN) / 2, rows = static_cast<size_t>(2 * g.tile.blocks);
+    size_t row = a / perBlock * 2 + a % 4 / 2, column = a % perBlock / 4 * 8 / static_cast<size_t>(piece);
+    Value &product = products[{row, column}];
+    if (!product)
+      product = arith::MulFOp::create(b, loc, loaded[row], loaded[rows + column]);
+    return product;
+  }
+
+private:
+  void add(const WgmmaScales &s, const GemmBlock &block, Value batch, Value row) {
+    Type i64 = b.getI64Type();
+    Value at = arith::ExtUIOp::create(b, loc, i64, s.rows == 1 ? row : i.div(row, s.rows));
+    at = arith::MulIOp::create(b, loc, at, arith::ConstantIntOp::create(b, loc, i64, s.stride));
+    at = arith::AddIOp::create(b, loc, at, batchOffset(b, loc, g, s.offset, s.batchStrides, batch));
+    addresses.push_back(LLVM::GEPOp::create(b, loc, block.pointers[s.arg].getType(), b.getF32Type(),
+                                            block.pointers[s.arg], ValueRange{at}));
+    steps.push_back(s.kStride);
+  }
+
+  OpBuilder &b;
+  Location loc;
+  Int32 i;
+  const WgmmaGemm &g;
+  int piece = 1;
+  SmallVector<Value> addresses;
+  SmallVector<int64_t> steps;
+  std::map<std::pair<size_t, size_t>, Value> products;
+};
+
+/// A tile's products where each stage's sums are added, times their scales, to those of the stages before. While a warpgroup adds,
+/// another multiplies. (Turns, so that they do not add at once, took 1 to 6 % longer.)
+SmallVector<Value> KernelEmitter::emitPromoted(WgmmaEpilogueEmitter &epilogue, const WgmmaShape &shape,
+                                               const GemmPlace &place, Value aBase, Value &stage, Value &parity) {
+  auto count = static_cast<size_t>(shape.accumulators());
+  SmallVector<Value> undefined(count, LLVM::UndefOp::create(b, loc, accumulatorType()));
+  StageScales scales(b, loc, g, block, place);
+  Value nothing = arith::ConstantOp::create(b, loc, b.getF32FloatAttr(0));
+  SmallVector<Value> carried(count, nothing);
+  carried.append({stage, parity});
+  carried.append(scales.load(i.of(0)));
+  auto loop = scf::ForOp::create(b, loc, i.of(0), i.of(plan.kBlocks), i.of(1), carried);
+  {
+    OpBuilder::InsertionGuard inner(b);
+    b.setInsertionPointToStart(loop.getBody());
+    Value kBlock = loop.getInductionVar();
+    ValueRange arguments = loop.getRegionIterArgs();
+    Value at = arguments[count], turn = arguments[count + 1];
+    ValueRange loaded = arguments.drop_front(count + 2);
+    SmallVector<Value> ahead = scales.load(i.min(i.add(kBlock, 1), i.of(plan.kBlocks - 1)));
+    SmallVector<Value> sums = multiplyStage(shape, undefined, aBase, at, turn, i.of(0)), out;
+    sums = hopper.finish(shape, sums);
+    release(at);
+    prefetch(epilogue, place, kBlock);
+    for (size_t a = 0; a < count; ++a)
+      out.push_back(g.scales.empty()
+                        ? arith::AddFOp::create(b, loc, arguments[a], sums[a]).getResult()
+                        : math::FmaOp::create(b, loc, sums[a], scales.of(loaded, a), arguments[a]).getResult());
+    auto [nextStage, nextParity] = next(at, turn);
+    out.append({nextStage, nextParity});
+    out.append(ahead);
+    scf::YieldOp::create(b, loc, out);
+  }
+  stage = loop.getResult(static_cast<unsigned>(count));
+  parity = loop.getResult(static_cast<unsigned>(count) + 1);
+  return SmallVector<Value>(loop.getResults().take_front(count));
 }
 
 Status KernelEmitter::emit(LLVM::LLVMFuncOp f, Value dynamic) {

@@ -27,6 +27,14 @@ struct WgmmaOperand {
   std::vector<int64_t> batchStrides; ///< of WgmmaGemm::batch
 };
 
+/// Scales of an operand, f32, each of 128 elements along K and `rows` of its rows: of (batch, row, k) at offset + sum of
+/// batchStrides + row / rows * stride + k / 128 * kStride.
+struct WgmmaScales {
+  unsigned arg = 0;
+  int64_t offset = 0, rows = 1, stride = 0, kStride = 0;
+  std::vector<int64_t> batchStrides;
+};
+
 /// A tensor of M by N, N contiguous: an output, or one that the epilogue reads.
 struct GemmTensor {
   unsigned arg = 0;
@@ -70,7 +78,9 @@ struct WgmmaGemm {
   std::vector<GemmTensor> outputs;       ///< at least one
   std::vector<GemmTensor> tiles;         ///< that the epilogue reads
   std::vector<GemmVector> columns, rows; ///< likewise: loaded ahead, where the callback's own loads would be waited for
-  bool branches = false;                 ///< what the epilogue computes may part the threads of a warp
+  bool promotes = false; ///< sums of 8-bit floats over 128 of K are added up in f32 (cost::GemmShape::promotes)
+  std::vector<WgmmaScales> scales; ///< of the left and the right operand, or none; one product, promoted
+  bool branches = false;           ///< what the epilogue computes may part the threads of a warp
   cost::GemmTile tile;
 
   cost::GemmShape shape() const; ///< but for the epilogue's cost

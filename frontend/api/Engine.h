@@ -10,6 +10,7 @@
 #include "runtime/Module.h"
 #include "runtime/cache/Cache.h"
 
+#include <cstddef>
 #include <map>
 #include <memory>
 #include <string>
@@ -39,9 +40,10 @@ struct TargetLine {
 std::vector<TargetLine> listTargets();
 
 struct EngineOptions {
-  std::string cache;       ///< a directory; "" the default one; "off"
-  DimValues dims;          ///< extents of the symbolic dimensions
-  bool keepStages = false; ///< also turns the cache off, as a cached package has no stages
+  std::string cache;          ///< a directory; "" the default one; "off"
+  DimValues dims;             ///< extents of the symbolic dimensions
+  int64_t delayedScaling = 0; ///< runs between changes of delayed scales (frontend/calibrate/Delayed.h); 0: none are
+  bool keepStages = false;    ///< also turns the cache off, as a cached package has no stages
 };
 
 /// A text that a stage of the compiler left: "graph", "fused", "kernel", "llvm", "ptx".
@@ -49,11 +51,19 @@ struct StageDump {
   std::string stage, text;
 };
 
+/// A parameter that each run replaces: the last ones of the signature.
+struct ArtifactState {
+  std::string name;
+  std::vector<std::byte> initial; ///< makeModule binds it
+};
+
 /// A graph compiled for a target.
 struct Artifact {
-  Graph graph; ///< with the types that its precision policy led to
+  Graph
+      graph; ///< with the types that its precision policy led to; with state, its last outputs are the next values of its last parameters
   Target target;
   Package package; ///< empty for reference
+  std::vector<ArtifactState> state;
   std::vector<StageDump> stages;
   std::map<std::string, double> seconds; ///< of each phase of the compiler
   enum Cached : uint8_t { Off, Miss, Hit } cached = Off;

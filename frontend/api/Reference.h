@@ -9,7 +9,8 @@
 
 namespace rl {
 
-/// Runs on host memory, op by op. Its kernelCount is 0: it launches nothing.
-std::unique_ptr<Module> makeReferenceModule(Graph);
+/// Runs on host memory, op by op. Its kernelCount is 0: it launches nothing. The last `state` outputs are not the caller's:
+/// after each run they become the values of the last parameters.
+std::unique_ptr<Module> makeReferenceModule(Graph, size_t state = 0);
 
 } // namespace rl

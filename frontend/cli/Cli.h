@@ -25,17 +25,22 @@ struct Options {
   std::vector<std::string> dims; ///< NAME=VALUE
   bool quiet = false, verbose = false;
 
-  std::string graph;           ///< the graph file, or a package directory
-  std::string output;          ///< compile: the package directory
-  std::string dumpDir;         ///< compile, dump
-  std::string inputs, outputs; ///< run, bench, verify: safetensors files, or "random[:SEED]"
-  std::string format = "text"; ///< explain
-  std::string stage;           ///< dump
-  int repeat = 0;              ///< bench; 0: as many as fit into about two seconds
-  bool json = false;           ///< bench
-  double tolerance = -1;       ///< verify: relative; negative: by type
-  bool precision = false;      ///< verify: also the error of the graph's types
-  std::string action;          ///< cache
+  std::string graph;               ///< the graph file, or a package directory
+  std::string output;              ///< compile: the package directory; calibrate: the graph file
+  std::string dumpDir;             ///< compile, dump
+  std::vector<std::string> params; ///< run, bench, verify, calibrate: safetensors files
+  std::string inputs, outputs;     ///< run, bench, verify: safetensors files, or "random[:SEED]"
+  std::string format = "text";     ///< explain
+  std::string stage;               ///< dump
+  int repeat = 0;                  ///< bench; 0: as many as fit into about two seconds
+  bool json = false;               ///< bench, calibrate
+  double tolerance = -1;           ///< verify: relative; negative: by type
+  bool precision = false;          ///< verify: also the error of the graph's types
+  std::string action;              ///< cache
+  std::string data;                ///< calibrate: a safetensors file or a directory of them
+  int samples = 512;               ///< calibrate
+  bool refine = false;             ///< calibrate
+  double percentile = -1;          ///< calibrate; negative: the better of the amax and 99.99
 };
 
 Status compileCommand(const Options &);
@@ -44,6 +49,7 @@ Status explainCommand(const Options &);
 Status dumpCommand(const Options &);
 Status benchCommand(const Options &);
 Status verifyCommand(const Options &);
+Status calibrateCommand(const Options &);
 Status targetsCommand(const Options &);
 Status cacheCommand(const Options &);
 

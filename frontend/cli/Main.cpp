@@ -64,6 +64,15 @@ void addInputs(CLI::App &app, Options &options, bool required) {
     inputs->required();
 }
 
+void addParams(CLI::App &app, Options &options, const char *otherwise) {
+  app.add_option("--params", options.params,
+                 std::string("safetensors file with parameters by name; may be repeated; those in none of them are ") +
+                     otherwise)
+      ->type_name("F")
+      ->expected(1)
+      ->take_all();
+}
+
 struct Command {
   CLI::App *app;
   Status (*run)(const Options &);
@@ -105,9 +114,11 @@ where a root, a logarithm or a scale is taken of them), integers are small, indi
 Examples:
   ridgeline run ffn.json --inputs in.safetensors --outputs out.safetensors
   ridgeline run ffn.pkg --inputs in.safetensors --outputs out.safetensors
+  ridgeline run ffn.json --inputs in.safetensors --params weights.safetensors --outputs out.safetensors
   ridgeline run ffn.json --inputs random:7               prints each output's range and mean)");
   addGraph(run, options, true);
   addInputs(run, options, true);
+  addParams(run, options, "taken from --inputs");
   run.add_option("--outputs", options.outputs, "safetensors file to write; without it a line per output is printed")
       ->type_name("F");
   addDims(run, options);
@@ -147,6 +158,7 @@ Examples:
   ridgeline bench ffn.json --repeat 200 --json)");
   addGraph(bench, options, true);
   addInputs(bench, options, false);
+  addParams(bench, options, "taken from --inputs");
   bench
       .add_option("--repeat", options.repeat, "runs to take the median of; default: as many as take about two seconds")
       ->type_name("N")
@@ -168,6 +180,7 @@ Examples:
   ridgeline verify ffn.json --target cpu --inputs random:3 --tolerance 1e-3)");
   addGraph(verify, options, true);
   addInputs(verify, options, false);
+  addParams(verify, options, "taken from --inputs");
   verify.add_flag(
       "--precision", options.precision,
       "also print each output's error against the interpreter in f32, beside the graph's precision tolerance");
@@ -179,6 +192,42 @@ Examples:
       ->check(CLI::Range(0.0, 1e30));
   addDims(verify, options);
   addCommon(verify, options);
+
+  CLI::App &calibrate = add("calibrate", "find scales for what a graph quantises, from samples, and write them into it",
+                            calibrateCommand, R"(
+Runs the graph up to each quantize and fake_quantize node without a scale operand, on every sample, twice: for the range
+of the values, then for the noise and the clipping that scales would bring. Whole tensors get the scale of their amax or
+of their 99.99 percentile, whichever has the higher SQNR (--percentile decides otherwise); granularity "axis" gets each
+index's amax. Scales of rows and blocks are written where parameters alone lead to the tensor and stay dynamic elsewhere,
+as do asymmetric ones. An f32 scale of a whole tensor becomes a literal in the graph; others become parameters, kept in
+NAME.scales.safetensors beside NAME.json, for --params of run, verify and bench.
+A sample is a file with the inputs by name, or one index of a file in which every input has one more dimension in front.
+The report has each tensor's amax, percentiles (at most 2^-7 above the exact ones; exact for bf16), scale, share of
+clipped values and SQNR; outlier channels (more than 0.1 % of the values beyond the 99.99 percentile and an amax twice
+the median channel's, or an amax 8 times the median channel's); and granularity axis or token where the node's users take
+it and it gains 6 dB, or 1 dB where there are outlier channels or more than 0.1 % is clipped.
+Examples:
+  ridgeline calibrate ffn.json --data samples --refine -o calibrated.json
+  ridgeline calibrate ffn.json --data stacked.safetensors --params weights.safetensors --samples 64 --json
+  ridgeline run calibrated.json --inputs in.safetensors --params calibrated.scales.safetensors --outputs out.safetensors)");
+  addGraph(calibrate, options, false);
+  calibrate.add_option("--data", options.data, "samples: a safetensors file, or a directory of them, taken by name")
+      ->required()
+      ->type_name("DIR|F");
+  addParams(calibrate, options, "taken from the first file of --data");
+  calibrate.add_option("--samples", options.samples, "how many samples at most; default: 512")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1000000000));
+  calibrate
+      .add_option("--percentile", options.percentile, "scales of whole tensors clip what lies beyond it; 100: the amax")
+      ->type_name("P")
+      ->check(CLI::Range(1.0, 100.0));
+  calibrate.add_flag("--refine", options.refine,
+                     "use the granularities that are proposed, where dequantize and scaled_matmul are the only users");
+  calibrate.add_option("-o,--output", options.output, "graph file to write; without it there is the report alone")
+      ->type_name("G");
+  calibrate.add_flag("--json", options.json, "print the report as JSON");
+  addCommon(calibrate, options);
 
   CLI::App &targets = add("targets", "list the targets and which of them run here", targetsCommand, R"(
 Example:

@@ -130,6 +130,35 @@ Result<Graph> resolveWithDefaults(const Options &options, const GraphSpec &spec,
   return *first;
 }
 
+Result<CallTensor> callTensor(const SafetensorsEntry &entry) {
+  CallTensor tensor;
+  tensor.name = entry.name;
+  tensor.type = entry.type;
+  tensor.data = entry.data;
+  if (reinterpret_cast<uintptr_t>(entry.data) % dtypeSize(entry.type.dtype) != 0) {
+    RL_ASSIGN(tensor.owned, HostBuffer::allocate(entry.bytes));
+    std::memcpy(tensor.owned.data(), entry.data, entry.bytes);
+    tensor.data = tensor.owned.data();
+  }
+  return tensor;
+}
+
+Result<ParameterFiles> ParameterFiles::open(const Options &options) {
+  ParameterFiles out;
+  for (const std::string &path : options.params) {
+    RL_ASSIGN(SafetensorsFile file, SafetensorsFile::open(path));
+    out.files.push_back(std::move(file));
+  }
+  return out;
+}
+
+Result<const SafetensorsEntry *> ParameterFiles::find(const std::string &name, const TensorType &type) const {
+  for (const SafetensorsFile &file : files)
+    if (file.find(name))
+      return file.get(name, type);
+  return nullptr;
+}
+
 static Result<uint64_t> seedOf(const std::string &inputs) {
   if (inputs == "random")
     return uint64_t(0);
@@ -172,7 +201,16 @@ static Status bindFile(const Options &options, const Work &work, Call &call) {
                                                                      &work.signature.parameters};
   for (int kind = 0; kind < 2; ++kind)
     for (const auto &[name, type] : *lists[kind]) {
-      Result<const SafetensorsEntry *> entry = call.file->get(name, type);
+      Result<const SafetensorsEntry *> entry = nullptr;
+      if (kind == 1) {
+        RL_ASSIGN(entry, call.parameterFiles.find(name, type));
+      }
+      if (*entry) {
+        entries[kind].push_back(*entry);
+        shapes[kind].push_back((*entry)->type.shape);
+        continue;
+      }
+      entry = call.file->get(name, type);
       if (!entry)
         return inFile(entry.takeError(), options.inputs);
       entries[kind].push_back(*entry);
@@ -201,16 +239,7 @@ static Status bindFile(const Options &options, const Work &work, Call &call) {
   }
   for (int kind = 0; kind < 2; ++kind)
     for (size_t i = 0; i < entries[kind].size(); ++i) {
-      const SafetensorsEntry &entry = *entries[kind][i];
-      CallTensor tensor;
-      tensor.name = entry.name;
-      tensor.type = entry.type;
-      tensor.data = entry.data;
-      if (reinterpret_cast<uintptr_t>(entry.data) % dtypeSize(entry.type.dtype) != 0) {
-        RL_ASSIGN(tensor.owned, HostBuffer::allocate(entry.bytes));
-        std::memcpy(tensor.owned.data(), entry.data, entry.bytes);
-        tensor.data = tensor.owned.data();
-      }
+      RL_ASSIGN(CallTensor tensor, callTensor(*entries[kind][i]));
       (kind ? call.parameters : call.inputs).push_back(std::move(tensor));
     }
   return {};
@@ -218,6 +247,7 @@ static Status bindFile(const Options &options, const Work &work, Call &call) {
 
 Result<Call> prepareCall(const Options &options, const Work &work) {
   Call call;
+  RL_ASSIGN(call.parameterFiles, ParameterFiles::open(options));
   if (work.package) {
     if (!options.dims.empty())
       return usageError("--dim: a package's extents are fixed");
@@ -263,6 +293,14 @@ Result<Call> prepareCall(const Options &options, const Work &work) {
     const std::vector<ValueId> &values = kind ? call.graph.parameters : call.graph.inputs;
     for (size_t i = 0; i < tensors.size(); ++i) {
       CallTensor &t = tensors[i];
+      if (kind == 1) {
+        RL_ASSIGN(const SafetensorsEntry *entry, call.parameterFiles.find(t.name, t.type));
+        if (entry) {
+          RL_ASSIGN(t, callTensor(*entry));
+          progress.step(++done, all);
+          continue;
+        }
+      }
       RL_ASSIGN(t.owned, HostBuffer::allocate(static_cast<size_t>(t.type.bytes())));
       fillRandom(t.owned.data(), t.type, t.name, seed, i < values.size() ? asked[values[i]] : Demand());
       t.data = t.owned.data();
@@ -373,13 +411,31 @@ Status Runner::enqueue() {
 
 Status Runner::finish() { return cuda ? queue->synchronize() : Status(); }
 
+Status Runner::setInputs(const std::vector<CallTensor> &inputs, std::string from) {
+  source = std::move(from);
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const auto bytes = static_cast<size_t>(inputs[i].type.bytes());
+    if (!cuda)
+      inputPointers[i] = inputs[i].data;
+    else if (bytes)
+      RL_TRY(deviceMemory[i].upload(inputs[i].data, bytes));
+  }
+  return {};
+}
+
+Status Runner::fetch() {
+  const size_t firstOutput = inputPointers.size();
+  for (size_t i = 0; cuda && i < hostMemory.size(); ++i)
+    if (hostMemory[i].size() > 0)
+      RL_TRY(deviceMemory[firstOutput + i].download(hostMemory[i].data(), hostMemory[i].size()));
+  return {};
+}
+
 Result<std::vector<CallTensor>> Runner::outputs() {
+  RL_TRY(fetch());
   std::vector<CallTensor> out;
   const std::vector<PackageTensor> &tensors = module->tensors(2);
-  const size_t firstOutput = deviceMemory.size() - (cuda ? tensors.size() : 0);
   for (size_t i = 0; i < tensors.size(); ++i) {
-    if (cuda && hostMemory[i].size() > 0)
-      RL_TRY(deviceMemory[firstOutput + i].download(hostMemory[i].data(), hostMemory[i].size()));
     CallTensor tensor;
     tensor.name = tensors[i].name;
     tensor.type = tensors[i].type;

@@ -50,13 +50,28 @@ struct CallTensor {
   HostBuffer owned;
 };
 
+/// The tensor of a file, copied where it is not aligned.
+Result<CallTensor> callTensor(const SafetensorsEntry &);
+
+/// The files of --params. A parameter is taken from the first of them that has its name, else from where the inputs are.
+class ParameterFiles {
+public:
+  static Result<ParameterFiles> open(const Options &);
+  /// Null where no file has the name.
+  Result<const SafetensorsEntry *> find(const std::string &name, const TensorType &) const;
+
+private:
+  std::vector<SafetensorsFile> files;
+};
+
 /// One call: the graph for its extents, and its data.
 struct Call {
   Graph graph; ///< of a package without a graph: empty
   DimValues dims;
   std::vector<CallTensor> inputs, parameters;
   std::optional<SafetensorsFile> file; ///< keeps the mapping
-  std::string source;                  ///< for messages: "random:0", "in.safetensors"
+  ParameterFiles parameterFiles;
+  std::string source; ///< for messages: "random:0", "in.safetensors"
 };
 
 /// --dim as a map. Code::Usage for a name that the graph does not have, one given twice, or a value that is no number.
@@ -85,13 +100,18 @@ Result<Artifact> buildArtifact(const Options &, const Work &, const Target &, co
 class Runner {
 public:
   static Result<Runner> make(std::unique_ptr<Module>, const Target &, const Call &);
+  /// Other inputs of the same types, for the runs after this. They must live as long as those runs. `source`: as in Call.
+  Status setInputs(const std::vector<CallTensor> &, std::string source);
   Status enqueue(); ///< on CUDA only enqueues
   Status finish();  ///< waits
   Status run() {
     RL_TRY(enqueue());
     return finish();
   }
-  /// The outputs in host memory.
+  /// Copies the outputs of the last run to host memory, to be read until the next.
+  Status fetch();
+  const std::byte *output(size_t i) const { return hostMemory[i].data(); }
+  /// The outputs in host memory; the last that is asked of a runner.
   Result<std::vector<CallTensor>> outputs();
   void *stream() const { return cuda ? queue->handle() : nullptr; }
 
@@ -99,8 +119,8 @@ private:
   std::unique_ptr<Module> module;
   bool cuda = false;
   std::optional<CudaStream> queue;
-  std::vector<CudaMemory> deviceMemory;
-  std::vector<HostBuffer> hostMemory; ///< of the outputs
+  std::vector<CudaMemory> deviceMemory; ///< of the inputs, then of the outputs
+  std::vector<HostBuffer> hostMemory;   ///< of the outputs
   std::vector<const void *> inputPointers;
   std::vector<void *> outputPointers;
   std::string source; ///< of the inputs, for errors in them that come out while they are used

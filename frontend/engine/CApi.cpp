@@ -30,6 +30,11 @@ public:
       return elsewhere();
     return module->bind(parameter, data, bytes);
   }
+  Status read(std::string_view parameter, void *data, size_t bytes) override {
+    if (!module)
+      return elsewhere();
+    return module->read(parameter, data, bytes);
+  }
   Status run(const void *const *inputs, void *const *outputs, void *stream) override {
     if (!module)
       return elsewhere();

@@ -5,12 +5,14 @@
 #include "compiler/explain/Record.h"
 #include "compiler/lower/Jit.h"
 #include "frontend/api/Reference.h"
+#include "frontend/calibrate/Delayed.h"
 #include "frontend/engine/BuildId.h"
 #include "frontend/json/JsonReader.h"
 #include "ir/interp/Interpreter.h"
 #include "runtime/cpu/CpuFeatures.h"
 #include "runtime/cuda/Cuda.h"
 
+#include <algorithm>
 #include <chrono>
 #include <thread>
 
@@ -155,7 +157,50 @@ Result<PrecisionAssignment> assignTypes(Graph graph, const Target &target) {
   return assignPrecision(graph, machine.machine);
 }
 
+/// Makes the last outputs intermediates that are copied over the last parameters when all kernels have run.
+static void tieState(Package &p, size_t count) {
+  const size_t firstOutput = p.outputs.size() - count, firstParameter = p.parameters.size() - count;
+  for (size_t k = 0; k < count; ++k) {
+    auto bufferOf = [&](PackageBuffer::Kind kind, size_t index) {
+      return static_cast<uint32_t>(
+          std::find_if(p.buffers.begin(), p.buffers.end(),
+                       [&](const PackageBuffer &b) { return b.kind == kind && b.index == index; }) -
+          p.buffers.begin());
+    };
+    const uint32_t from = bufferOf(PackageBuffer::Output, firstOutput + k);
+    PackageLaunch copy;
+    copy.kind = PackageLaunch::Copy;
+    copy.args = {bufferOf(PackageBuffer::Parameter, firstParameter + k), from};
+    copy.label = p.parameters[firstParameter + k].name;
+    p.launches.push_back(std::move(copy));
+    PackageBuffer &next = p.buffers[from];
+    next.kind = PackageBuffer::Arena;
+    next.index = 0;
+    next.offset = (p.arenaBytes + 255) / 256 * 256;
+    p.arenaBytes = next.offset + next.bytes;
+  }
+  p.outputs.resize(firstOutput);
+}
+
+static Result<Artifact> compileGraph(const GraphSpec &, const Target &, const EngineOptions &);
+
 Result<Artifact> compileSpec(const GraphSpec &spec, const Target &target, const EngineOptions &options) {
+  if (options.delayedScaling == 0)
+    return compileGraph(spec, target, options);
+  RL_ASSIGN(calibrate::DelayedGraph delayed, calibrate::delayScales(spec, options.dims, options.delayedScaling));
+  if (!delayed.state.empty() && spec.precision.mode != "keep")
+    return unsupported("/precision/mode",
+                       "with delayed scaling types are kept: scales change from run to run, and what a precision "
+                       "mode makes of parameters is made once");
+  RL_ASSIGN(Artifact out, compileGraph(delayed.spec, target, options));
+  for (calibrate::StateTensor &s : delayed.state)
+    out.state.push_back({std::move(s.name), std::move(s.initial)});
+  if (target.kind != Target::Reference)
+    tieState(out.package, out.state.size());
+  return out;
+}
+
+static Result<Artifact> compileGraph(const GraphSpec &spec, const Target &target, const EngineOptions &options) {
   Artifact out;
   out.target = target;
   auto start = std::chrono::steady_clock::now();
@@ -224,9 +269,9 @@ Result<Artifact> compileSpec(const GraphSpec &spec, const Target &target, const 
   return out;
 }
 
-Result<std::unique_ptr<Module>> makeModule(Artifact artifact) {
+static Result<std::unique_ptr<Module>> makeStateless(Artifact artifact) {
   if (artifact.target.kind == Target::Reference)
-    return makeReferenceModule(std::move(artifact.graph));
+    return makeReferenceModule(std::move(artifact.graph), artifact.state.size());
   if (!artifact.target.runsHere)
     return deviceError("target " + artifact.target.name + " (" + artifact.target.arch +
                        ") is not this machine's: it can be compiled for, not run");
@@ -242,6 +287,14 @@ Result<std::unique_ptr<Module>> makeModule(Artifact artifact) {
     };
   }
   return makeModule(std::move(artifact.package), std::move(resolver));
+}
+
+Result<std::unique_ptr<Module>> makeModule(Artifact artifact) {
+  const std::vector<ArtifactState> state = artifact.state;
+  RL_ASSIGN(std::unique_ptr<Module> module, makeStateless(std::move(artifact)));
+  for (const ArtifactState &s : state)
+    RL_TRY(module->bind(s.name, s.initial.data(), s.initial.size()));
+  return module;
 }
 
 Status savePackage(const Package &package, const std::string &directory) {

@@ -57,9 +57,16 @@ Status applyOptions(std::string_view text, GraphSpec &spec, EngineOptions &optio
           return bad("/dims/" + name, "must be an integer");
         options.dims[name] = extent.get<int64_t>();
       }
+    } else if (key == "delayed_scaling" && value.is_object()) {
+      options.delayedScaling = 1;
+      for (const auto &[name, every] : value.items()) {
+        if (name != "every" || !every.is_number_integer() || every.get<int64_t>() < 1)
+          return bad("/delayed_scaling/" + name, "unknown or wrong; known: every (an integer of at least 1)");
+        options.delayedScaling = every.get<int64_t>();
+      }
     } else {
-      return bad("/" + key,
-                 "unknown or wrong; known: cache (a string), precision (a mode or an object), dims (an object)");
+      return bad("/" + key, "unknown or wrong; known: cache (a string), precision (a mode or an object), dims (an "
+                            "object), delayed_scaling (an object)");
     }
   }
   return {};

@@ -7,7 +7,8 @@
 namespace rl {
 
 /// rl_compile's options, a JSON object (or empty text): "precision": a mode or a policy as in a graph file, which replaces the
-/// graph's; "cache": a directory, or "off"; "dims": extents of symbolic dimensions by name. Code::Usage with a pointer for
+/// graph's; "cache": a directory, or "off"; "dims": extents of symbolic dimensions by name;
+/// "delayed_scaling": {"every": N}. Code::Usage with a pointer for
 /// anything else.
 Status applyOptions(std::string_view json, GraphSpec &, EngineOptions &);
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <numeric>
 #include <tuple>
 
 namespace rl::cost {
@@ -14,7 +15,18 @@ namespace {
 int64_t roundUp(int64_t v, int64_t to) { return (v + to - 1) / to * to; }
 int64_t sizeOf(DType t) { return static_cast<int64_t>(dtypeSize(t)); }
 
+/// Registers of a thread that hold sums: of a promoted product those of a stage beside those of all, and scales of its rows and of
+/// pieces of the tile for this stage and the next.
+int accumulatorsOf(const GemmShape &s, const GemmTile &t) {
+  int sums = s.products * t.blocks * t.tileN / 2 * (s.promotes ? 2 : 1);
+  return sums + (s.scaleColumns > 0 ? 2 * (2 * t.blocks + static_cast<int>(t.tileN / scalePiece(s, t.tileN))) : 0);
+}
+
 } // namespace
+
+int64_t scalePiece(const GemmShape &s, int tileN) {
+  return s.scaleColumns > 0 && s.scaleColumns < s.n ? std::gcd(s.scaleColumns, int64_t(tileN)) : tileN;
+}
 
 std::string GemmTile::str() const {
   std::string out = std::to_string(tileM()) + "x" + std::to_string(tileN) + ", " + std::to_string(stages) + " stages";
@@ -117,7 +129,12 @@ std::string gemmRefusal(const GemmShape &s, const GemmTile &t, const TargetDesc 
                " do not begin at multiples of 16 bytes";
   // Accumulators beside about 40 registers of addresses and the epilogue, of what a thread may have: 255 of 256 threads in a
   // block, 168 of 384, 128 of 512; 240 and 160 where the copying warps give theirs.
-  int registers = s.products * t.blocks * t.tileN / 2;
+  int registers = accumulatorsOf(s, t);
+  constexpr int kLeastPiece = 32;
+  if (int64_t piece = scalePiece(s, t.tileN); piece < kLeastPiece && piece < t.tileN)
+    return "pieces of " + std::to_string(piece) + " columns with a scale each";
+  if (s.promotes && t.alternate)
+    return "what is added up beside the tensor cores is hidden by the other warpgroup's products, not by turns";
   if (t.moreRegisters && t.consumers == 1)
     return "one warpgroup has all the registers that it may have";
   // ptxas wants an instruction's own operands within what the threads start with (C7602): half of tileN and 26 others.
@@ -173,6 +190,9 @@ constexpr double kDramShare = 0.85;
 constexpr double kClusterPenalty = 1.01;
 /// What the same time is worth less where each load of the package assembles the kernel.
 constexpr double kRegistersPenalty = 1.005;
+/// Of the additions that promote a stage's sums, and of the clocks around them (the wait, barriers, the instructions that start the
+/// next), what other warpgroups' products do not hide: f8, 4096^3 and 8192^3, tiles of 128 rows by 64 to 176 columns.
+constexpr double kPromotionShown = 0.4, kPromotionClocks = 200;
 
 double tensorRate(DType t, const TargetDesc &machine) {
   return t == DType::F32 ? machine.tf32Peak : machine.tensorFlops(t);
@@ -202,7 +222,8 @@ GemmCandidate predictGemm(const GemmShape &s, const GemmTile &t, const TargetDes
   double perSm = std::min<double>(t.blocksPerSm, std::ceil(tiles / sms)); // blocks that an SM really has
   double slots = sms * perSm, rounds = std::ceil(tiles / slots);
   out.waves = tiles / slots;
-  double busy = out.waves / rounds;
+  // What promotes is not held back by power.
+  double busy = s.promotes ? 1 : out.waves / rounds;
   auto between = [&](double sustained, double alone) {
     return std::min(alone, sustained / std::pow(busy, kPowerShare));
   };
@@ -228,6 +249,11 @@ GemmCandidate predictGemm(const GemmShape &s, const GemmTile &t, const TargetDes
   double written = (t.tileM() + static_cast<double>(s.products) * t.tileN) * 128;
   double shared = (reads + written) / (between(kSharedSustained, kSharedAlone) * clock);
   double stage = std::max({products, ingest, shared}) * perSm;
+  if (s.promotes) {
+    // All warpgroups' additions by the four schedulers of an SM.
+    double additions = accumulatorsOf(s, t) / 2.0 * t.consumers * perSm + kPromotionClocks;
+    stage += (t.consumers * perSm > 1 ? kPromotionShown : 1) * additions / (clock * kClockUnderLoad);
+  }
   // A copy takes its time, and no more are on their way than there are stages.
   stage = std::max(stage, (traffic > machine.usableL2() ? machine.memoryLatency : machine.l2Latency) / (t.stages - 1));
   double mainloop = kBlocks * stage;
@@ -309,7 +335,7 @@ bool fill(const GemmShape &s, GemmTile &t, const TargetDesc &machine) {
 bool completeGemmTile(const GemmShape &s, GemmTile &t, const TargetDesc &machine) {
   // Long epilogues want registers and are not written twice.
   double work = s.ops + 2 * s.specialOps;
-  int accumulators = s.products * t.blocks * t.tileN / 2;
+  int accumulators = accumulatorsOf(s, t);
   t.moreRegisters = t.consumers > 1 && (accumulators > (t.consumers == 3 ? 88 : 128) || work > 24);
   t.unroll = work <= 4 && s.tiles.empty() ? 4 : work <= 16 && accumulators <= 96 ? 2 : 1;
   t.unroll = std::min(t.unroll, t.chunkColumns() / 16);

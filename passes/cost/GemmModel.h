@@ -25,11 +25,20 @@ struct GemmShape {
   std::vector<DType> tiles;       ///< tensors of m x n that the epilogue reads
   std::vector<DType> columns;     ///< vectors of n that it reads
   double ops = 0, specialOps = 0; ///< of the epilogue, an element
+  /// What a stage sums to, 128 bytes of K, is added to what came before by f32 additions of its own: the tensor cores keep fewer
+  /// bits of a sum of 8-bit floats than f32 has.
+  bool promotes = false;
+  /// With promotion: each stage's sums are multiplied by a scale of the row and one of the columns, of which so many neighbours
+  /// share one; 0: not.
+  int64_t scaleColumns = 0;
 
   bool isBKMajor(int product) const {
     return static_cast<size_t>(product) >= bKMajor.size() || bKMajor[static_cast<size_t>(product)];
   }
 };
+
+/// Columns of a tile that are sure to share a scale: tiles start at multiples of tileN.
+int64_t scalePiece(const GemmShape &, int tileN);
 
 struct GemmTile {
   int tileN = 128;   ///< a multiple of 8, 16 to 256

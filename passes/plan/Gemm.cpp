@@ -58,7 +58,7 @@ ValueId operandSource(const Graph &graph, ValueId v, const std::set<ValueId> *st
     if (graph.values[v].kind != Value::Result || (stored && stored->contains(v)))
       return v;
     const Node &node = graph.nodes[graph.values[v].node];
-    bool through = cost::isView(node.op);
+    bool through = cost::isView(node.op) && !node.attrs.fast;
     if (node.op == OpKind::Cast && !node.inputs[0].isLiteral())
       through = widens(graph.type(node.inputs[0].value).dtype, graph.type(v).dtype);
     if (!through || node.inputs[0].isLiteral())
@@ -96,6 +96,24 @@ bool readsOnce(const Graph &graph, const Node &product, bool left, const std::se
         work.push_back(o.value);
   }
   return ops <= kMostOps && bytes <= graph.type(operand).bytes() * 5 / 4;
+}
+
+std::optional<std::pair<ValueId, ValueId>> scaledOperand(const Graph &graph, ValueId operand,
+                                                         const std::set<ValueId> &stored) {
+  ValueId v = operandSource(graph, operand, &stored);
+  if (graph.values[v].kind != Value::Result || stored.contains(v))
+    return std::nullopt;
+  const Node &node = graph.nodes[graph.values[v].node];
+  if (node.op != OpKind::Mul || node.inputs[0].isLiteral() || node.inputs[1].isLiteral())
+    return std::nullopt;
+  ValueId x = operandSource(graph, node.inputs[0].value, &stored),
+          y = operandSource(graph, node.inputs[1].value, &stored);
+  auto isNumbers = [&](ValueId of) { return isF8(graph.type(of).dtype) && graph.type(of).dtype != DType::F8E8M0; };
+  if (isNumbers(y))
+    std::swap(x, y);
+  if (!isNumbers(x) || graph.type(y).dtype != DType::F32)
+    return std::nullopt;
+  return std::pair(x, y);
 }
 
 Result<Trace> traceOperand(const Graph &graph, ValueId operand, const std::vector<bool> &boundary, bool gpu) {

@@ -63,6 +63,11 @@ ValueId operandSource(const Graph &, ValueId operand, const std::set<ValueId> *s
 /// tile), by few cheap ops, from loads of no more bytes than it has. `stored` is loaded.
 bool readsOnce(const Graph &, const Node &product, bool left, const std::set<ValueId> &stored);
 
+/// The values that an operand of 8-bit floats times scales in f32 is made of, behind views and widening casts: numbers, then scales;
+/// nullopt: it is no such. Warpgroup products take both as they are, where the scales allow it (Wgmma.h).
+std::optional<std::pair<ValueId, ValueId>> scaledOperand(const Graph &, ValueId operand,
+                                                         const std::set<ValueId> &stored);
+
 /// The operand as a batch of matrices as it is stored: rows are its first two dimensions, the width is its last. Lanes are as
 /// many as a thread reads at once, as far as they divide the width. `boundary` may be empty.
 Result<Trace> traceOperand(const Graph &, ValueId operand, const std::vector<bool> &boundary, bool gpu);

@@ -134,15 +134,28 @@ void RowPlanner::above(ValueId v, Space s, std::vector<ValueId> &computed, std::
 /// Products read their operands over and over: what is more than a view or a widening cast of a load is written first, unless it
 /// is computed but once and from no more than it has itself.
 void RowPlanner::storeOperands() {
+  auto cutComputed = [&](ValueId v, const Node &product) {
+    const Node *from = nodeOf(v);
+    if (from && !stored.contains(v) && opInfo(from->op).cls != OpClass::Creation)
+      cut(v, "stored: '" + graph.values[product.outputs[0]].name + "' multiplies it");
+  };
   for (const Node &node : graph.nodes)
-    if (isProduct(node))
+    if (isProduct(node)) {
+      if (target.gpu && target.sm == 90) {
+        auto x = scaledOperand(graph, node.inputs[0].value, stored),
+             y = scaledOperand(graph, node.inputs[1].value, stored);
+        if (x && y) {
+          for (ValueId v : {x->first, x->second, y->first, y->second})
+            cutComputed(v, node);
+          continue;
+        }
+      }
       for (bool left : {true, false}) {
         ValueId operand = node.inputs[left ? 0 : 1].value, v = operandSource(graph, operand, &stored);
-        const Node *from = nodeOf(v);
-        if (from && !stored.contains(v) && opInfo(from->op).cls != OpClass::Creation &&
-            !readsOnce(graph, node, left, stored))
-          cut(v, "stored: '" + graph.values[node.outputs[0]].name + "' multiplies it");
+        if (!readsOnce(graph, node, left, stored))
+          cutComputed(v, node);
       }
+    }
 }
 
 std::vector<ValueId> RowPlanner::pathTo(const std::vector<ValueId> &outputs, NodeId hero, Space s) const {

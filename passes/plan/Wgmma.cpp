@@ -64,6 +64,35 @@ public:
     return out;
   }
 
+  /// Of scales that blocks of `kBlock` columns and of so many rows as the result says share.
+  std::optional<WgmmaScaleAccess> scales(Expr linear, int64_t kBlock) {
+    Expr e = of(linear);
+    WgmmaScaleAccess out;
+    out.offset = e.constantTerm();
+    out.batch.assign(batchDims.size(), 0);
+    for (const index::Term &t : e.terms()) {
+      const bool whole = t.atom->kind == Atom::Dim;
+      // A floordiv of one dimension by itself.
+      if (!whole &&
+          (t.atom->kind != Atom::FloorDiv || t.atom->arg.terms().size() != 1 || t.atom->arg.constantTerm() != 0 ||
+           t.atom->arg.terms()[0].coef != 1 || t.atom->arg.terms()[0].atom->kind != Atom::Dim))
+        return std::nullopt;
+      int dim = whole ? t.atom->dim : t.atom->arg.terms()[0].atom->dim;
+      auto at = std::find(batchDims.begin(), batchDims.end(), dim);
+      if (at != batchDims.end() && whole) {
+        out.batch[static_cast<size_t>(at - batchDims.begin())] = t.coef;
+      } else if (dim == rowDim && out.stride == 0) {
+        out.rows = whole ? 1 : t.atom->divisor;
+        out.stride = t.coef;
+      } else if (dim == columnDim && !whole && t.atom->divisor == kBlock) {
+        out.kStride = t.coef;
+      } else {
+        return std::nullopt;
+      }
+    }
+    return out;
+  }
+
 private:
   Context &ctx;
   int rowDim, columnDim;
@@ -94,13 +123,49 @@ std::vector<int64_t> batchExtents(int64_t batch, const std::set<int64_t> &diviso
   return out;
 }
 
-/// The load that an operand is, seen through index maps.
-const Instance *loadOf(const Graph &graph, const Trace &trace) {
-  const Instance *in = &trace.instances[trace.stores[0].instance];
-  while (in->node != kNone && opInfo(graph.nodes[in->node].op).cls == OpClass::Shape && in->operands.size() == 1 &&
-         in->operands[0] != kNone)
+/// What an instance is behind index maps, and casts where `casts`.
+const Instance *seenThrough(const Graph &graph, const Trace &trace, uint32_t instance, bool casts) {
+  const Instance *in = &trace.instances[instance];
+  auto isThrough = [&] {
+    if (in->node == kNone || in->operands.size() != 1 || in->operands[0] == kNone)
+      return false;
+    OpKind op = graph.nodes[in->node].op;
+    return opInfo(op).cls == OpClass::Shape || (casts && op == OpKind::Cast);
+  };
+  while (isThrough())
     in = &trace.instances[in->operands[0]];
-  return in->node == kNone && in->guard == 0 && in->operands.empty() ? in : nullptr;
+  return in;
+}
+
+bool isPlainLoad(const Instance &in) { return in.node == kNone && in.guard == 0 && in.operands.empty(); }
+
+bool isMultipliedF8(DType t) { return isF8(t) && t != DType::F8E8M0; }
+
+/// An operand as wgmma takes it: a load, or 8-bit floats times scales in f32. Null: it is neither.
+struct OperandLoad {
+  const Instance *load = nullptr, *scale = nullptr;
+};
+
+OperandLoad loadOf(const Graph &graph, const Trace &trace) {
+  const Instance *in = seenThrough(graph, trace, trace.stores[0].instance, false);
+  if (isPlainLoad(*in))
+    return {in, nullptr};
+  if (in->node == kNone || graph.nodes[in->node].op != OpKind::Mul || in->operands.size() != 2)
+    return {};
+  OperandLoad out;
+  for (uint32_t o : in->operands) {
+    if (o == kNone)
+      return {};
+    const Instance *x = seenThrough(graph, trace, o, true);
+    if (!isPlainLoad(*x))
+      return {};
+    DType t = graph.type(x->value).dtype;
+    if (isMultipliedF8(t))
+      out.load = x;
+    else if (t == DType::F32)
+      out.scale = x;
+  }
+  return out.load && out.scale ? out : OperandLoad();
 }
 
 bool isMultipleOf16(int64_t elements, DType t) { return elements * static_cast<int64_t>(dtypeSize(t)) % 16 == 0; }
@@ -158,19 +223,33 @@ WgmmaForm wgmmaForm(const Graph &graph, const Trace &epilogue, const std::vector
   if (products.size() > 2)
     return refuse(std::to_string(products.size()) + " products");
 
-  std::vector<const Instance *> loads;
+  std::vector<const Instance *> loads, scales;
   for (size_t o = 0; o < operands.size(); ++o) {
     const Operand &operand = graph.nodes[products[o / 2]].inputs[o % 2];
-    const Instance *load = loadOf(graph, *operands[o]);
+    auto [load, scale] = loadOf(graph, *operands[o]);
     if (!load)
       return refuse(quoted(graph, operand.value) + " is computed where it is read, and is not in memory as it is");
     DType t = graph.type(load->value).dtype;
-    if (t != DType::BF16 && t != DType::F16)
-      return refuse("it multiplies bf16 or f16, and " + quoted(graph, load->value) + " is " + dtypeName(t));
-    if (o > 0 && t != graph.type(loads[0]->value).dtype)
+    const bool integers = t == DType::I8 || t == DType::U8;
+    if (t != DType::BF16 && t != DType::F16 && !isMultipliedF8(t) && !integers)
+      return refuse("it multiplies numbers of 16 or 8 bits, and " + quoted(graph, load->value) + " is " + dtypeName(t));
+    DType before = graph.type(o == 0 ? load->value : loads[0]->value).dtype;
+    if (t != before && !(isF8(t) && isF8(before)))
       return refuse(quoted(graph, loads[0]->value) + " and " + quoted(graph, load->value) + " have different types");
+    if (o > 0 && (scale != nullptr) != (scales[0] != nullptr))
+      return refuse("one of " + quoted(graph, loads[0]->value) + " and " + quoted(graph, load->value) +
+                    " has scales along K, and the other none");
+    // Tensor cores take e4m3 beside e5m2, but all right operands alike.
+    if (o > 1 && t != graph.type(loads[o % 2]->value).dtype)
+      return refuse("the two products' operands have different types");
     loads.push_back(load);
+    scales.push_back(scale);
   }
+  DType accumulated = graph.type(first.outputs[0]).dtype;
+  if (accumulated != DType::F32 && accumulated != DType::I32)
+    return refuse(std::string("it accumulates in f32 or i32, not in ") + dtypeName(accumulated));
+  if (scales[0] && products.size() > 1)
+    return refuse("two products with scales along K");
 
   // Views may divide the batches: then they are several dimensions of a tensor map.
   std::set<int64_t> divisors;
@@ -197,7 +276,9 @@ WgmmaForm wgmmaForm(const Graph &graph, const Trace &epilogue, const std::vector
   shape.m = p.m;
   shape.n = p.n;
   shape.k = p.k;
-  shape.a = shape.b = graph.type(loads[0]->value).dtype;
+  shape.a = graph.type(loads[0]->value).dtype;
+  shape.b = graph.type(loads[1]->value).dtype;
+  shape.promotes = isF8(shape.a) && !first.attrs.fast;
   shape.products = static_cast<int>(products.size());
   for (size_t o = 0; o < operands.size(); ++o) {
     if (o > 0 && o % 2 == 0)
@@ -217,9 +298,27 @@ WgmmaForm wgmmaForm(const Graph &graph, const Trace &epilogue, const std::vector
     if (!kMajor && a->row != 1)
       return refuse(name + " has no contiguous dimension");
     int64_t stride = kMajor ? a->row : a->column;
+    if (dtypeSize(shape.a) == 1 && !kMajor)
+      return refuse(name + ": 8-bit operands are multiplied where K is contiguous");
     if (!hasMap(*a, shape.a, kMajor ? (left ? p.m : p.n) : p.k, stride, out.batch))
       return refuse(name + ": its rows, " + std::to_string(stride) +
                     " elements apart, or its start are no multiples of 16 bytes");
+    if (scales[o]) {
+      constexpr int64_t kBlock = 128, kLeastPiece = 32;
+      std::string scaleName = quoted(graph, scales[o]->value);
+      std::optional<WgmmaScaleAccess> s;
+      if (left ? !node.attrs.transposeA : node.attrs.transposeB)
+        s = places.scales(scales[o]->linear, kBlock);
+      if (!s)
+        return refuse(scaleName + " is not one scale of 128 elements along K");
+      if (!left && s->stride != 0 && s->rows % kLeastPiece != 0)
+        return refuse(scaleName + " has a scale for every " + std::to_string(s->rows) +
+                      " columns, and a thread's columns share them by 32 and more");
+      s->value = scales[o]->value;
+      if (!left)
+        shape.scaleColumns = s->stride == 0 ? p.n : s->rows;
+      out.scales.push_back(*std::move(s));
+    }
     if (left) {
       shape.aKMajor = kMajor;
       out.left = *std::move(a);
@@ -244,8 +343,14 @@ WgmmaForm wgmmaForm(const Graph &graph, const Trace &epilogue, const std::vector
     a->place = s.output;
     out.outputs[s.output] = *std::move(a);
   }
-  for (const WgmmaAccess &a : out.outputs)
-    shape.outputs.push_back(graph.type(a.value).dtype);
+  for (const WgmmaAccess &a : out.outputs) {
+    DType t = graph.type(a.value).dtype;
+    // Adding up parts keeps what a result of 16 bits shows, no more.
+    if (shape.promotes && dtypeSize(t) > 2)
+      return refuse("in the tensor cores a sum of 8-bit floats keeps about 13 bits, and " + quoted(graph, a.value) +
+                    " is " + dtypeName(t) + " (a result of 16 bits, or \"fast_accumulate\", lets them)");
+    shape.outputs.push_back(t);
+  }
 
   // What a whole tile, column or row reads in order is loaded ahead, other loads are made where their value is needed.
   constexpr double kOwnLoadOps = 16; // what waiting for it takes, as instructions of an element
@@ -343,7 +448,7 @@ void scheduleWgmma(const Graph &graph, const Trace &epilogue, const std::vector<
   s.kernel = "wgmma";
   s.tileM = tile.tileM();
   s.tileN = tile.tileN;
-  s.tileK = 64;
+  s.tileK = 128 / static_cast<int64_t>(dtypeSize(form.shape.a));
   s.stages = tile.stages;
   s.threads = tile.threads();
   s.warpsM = s.warpsN = s.warpsK = 1;

@@ -20,11 +20,21 @@ struct WgmmaAccess {
   int64_t row = 0, column = 0;
 };
 
+/// Scales of an operand in f32, each of 128 elements along K: of (batch, row, k) at offset + sum of batch + row / rows * stride +
+/// k / 128 * kStride. A row is one of M, or of N.
+struct WgmmaScaleAccess {
+  ValueId value = kNone;
+  int64_t offset = 0;
+  std::vector<int64_t> batch;
+  int64_t rows = 1, stride = 0, kStride = 0;
+};
+
 struct WgmmaForm {
   std::string refusal; ///< why there is no such kernel, or nothing; then the rest is whole
   std::vector<int64_t> batch;
   WgmmaAccess left;                                       ///< row: of M, column: of K
   std::vector<WgmmaAccess> right;                         ///< of each product. row: of N, column: of K
+  std::vector<WgmmaScaleAccess> scales;                   ///< of the left and the right operand, or none
   std::vector<WgmmaAccess> outputs, tiles, columns, rows; ///< the latter three are loaded ahead of the epilogue
   bool loadsItself = false;                               ///< the epilogue, what it reads otherwise
   cost::GemmShape shape;

@@ -11,6 +11,7 @@
 
 #include <map>
 #include <set>
+#include <tuple>
 
 namespace rl {
 
@@ -93,6 +94,9 @@ public:
   Cost costOf(size_t unit, size_t form);
   Cost storageCost(size_t unit, bool narrow);
   PrecisionChoices choices() const;
+  using Saved = std::pair<std::vector<size_t>, std::vector<char>>;
+  Saved save() const { return {form, narrow}; }
+  void restore(const Saved &s) { std::tie(form, narrow) = s; }
 
 private:
   std::set<size_t> productsOf(const PrecisionMove &) const;

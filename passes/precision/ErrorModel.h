@@ -8,8 +8,8 @@
 // "Quantization Noise", 2008), so that variances add, and each is carried to the outputs by a factor of its own.
 //
 //   rounding to a float type of unit roundoff u   0.425 u: uniform within a step, over mantissas distributed by Benford's law
-//   rounding to i8 by a scale of amax / 127       c / (127 sqrt(12)); c = amax / rms of n normal numbers for weights, of n
-//                                                 products of two for activations, whose tails are long
+//   rounding to i8 by a scale of amax / 127       c / (127 sqrt(12)); c = amax / rms of n normal numbers for weights; 20 for
+//                                                 activations, which have outliers (and no bound but their range)
 //   a product of K terms                          both operands' errors, sqrt(ea^2 + eb^2), whatever K: the exact sum and
 //                                                 the sum of its terms' errors both grow as sqrt(K)
 //   a sum of two tensors                          weighted by their sizes

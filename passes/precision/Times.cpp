@@ -15,7 +15,11 @@ double sizeOf(DType t) { return static_cast<double>(dtypeSize(t)); }
 
 /// Rows up to which a product reads a narrow right operand as it is stored and widens it on the way. With more, every tile of rows
 /// would widen it again, and it is widened once, through memory.
-int64_t streamedRows(const cost::TargetDesc &machine) { return machine.gpu ? 64 : 16; }
+int64_t streamedRows(const cost::TargetDesc &machine) { return machine.gpu && machine.sm == 90 ? 64 : 16; }
+
+/// Of the rate of 16-bit products, what f8 operands widened on the way to a warp's tensor cores take longer: 4096^3 in 761 us on an
+/// H200, against 196 (tests/bench/NOTES.md).
+constexpr double kWidenedPair = 3.9;
 
 /// Instructions that make an f32 or 16-bit number of a narrow one: conversions for f8 came with compute capability 8.9.
 double widening(DType t, const cost::TargetDesc &machine) {
@@ -24,13 +28,15 @@ double widening(DType t, const cost::TargetDesc &machine) {
   return t == DType::I8 ? 1 : 0;
 }
 
-/// The type at whose rate two operands multiply: what has no unit of its own is widened. i8 pairs are multiplied by ordinary
-/// instructions.
-DType multipliedAs(DType a, DType b, const cost::TargetDesc &machine) {
+/// The type at whose rate two operands multiply. Pairs of 8 bits do so by warpgroup products alone (passes/plan/Wgmma), f8 only where
+/// the result has 16 bits; otherwise f8 is widened, and i8 multiplied by ordinary instructions.
+DType multipliedAs(DType a, DType b, DType out, const cost::TargetDesc &machine) {
   if (!machine.gpu)
     return DType::F32;
   if (isF8(a) && isF8(b))
-    return machine.sm == 90 ? DType::F8E4M3 : DType::F16;
+    return machine.sm == 90 && dtypeSize(out) <= 2 ? DType::F8E4M3 : DType::F16;
+  if (a == DType::I8 && b == DType::I8 && machine.sm == 90)
+    return DType::I8;
   if (a == DType::BF16 || a == DType::F16)
     return b == DType::F32 ? DType::F32 : a;
   return DType::F32;
@@ -72,10 +78,11 @@ double productSeconds(const ProductAsk &p, const cost::TargetDesc &machine) {
     double weights = static_cast<double>(p.n) * static_cast<double>(p.k);
     return conversionSeconds(weights * sizeOf(p.b), weights * sizeOf(p.a), machine) + productSeconds(wide, machine);
   }
-  const DType as = multipliedAs(p.a, p.b, machine);
+  const DType as = multipliedAs(p.a, p.b, p.out, machine);
   double M = static_cast<double>(p.m), N = static_cast<double>(p.n), K = static_cast<double>(p.k),
          B = static_cast<double>(p.batch);
-  const bool warpgroups = machine.gpu && machine.sm == 90 && as != DType::F32 && p.m >= 64 && !widened &&
+  const bool warpgroups = machine.gpu && machine.sm == 90 && as != DType::F32 &&
+                          (as == p.a || (isF8(as) && isF8(p.a))) && p.m >= 64 && !widened &&
                           p.k * static_cast<int64_t>(dtypeSize(p.a)) % 16 == 0;
   if (warpgroups) {
     cost::GemmShape s;
@@ -86,6 +93,7 @@ double productSeconds(const ProductAsk &p, const cost::TargetDesc &machine) {
     s.a = p.a;
     s.b = p.b;
     s.outputs = {p.out};
+    s.promotes = as == DType::F8E4M3;
     if (auto tiles = cost::chooseGemmTiles(s, machine, 1); !tiles.empty())
       return tiles[0].seconds;
   }
@@ -95,7 +103,9 @@ double productSeconds(const ProductAsk &p, const cost::TargetDesc &machine) {
   w.bytesWritten = B * M * N * sizeOf(p.out);
   // The rows of a tensor core's instruction are computed whole; single elements are not.
   double computed = as == DType::F32 || rows <= 2 ? M : std::ceil(M / 16) * 16;
-  w.tensorFlops[static_cast<size_t>(rows <= 2 ? DType::F32 : as)] = 2 * B * computed * N * K;
+  const bool pair = isF8(p.a) && isF8(p.b);
+  DType at = rows <= 2 ? DType::F32 : pair ? DType::F16 : as == DType::I8 ? DType::F32 : as;
+  w.tensorFlops[static_cast<size_t>(at)] = 2 * B * computed * N * K * (pair && at == DType::F16 ? kWidenedPair : 1);
   w.ops = B * (std::ceil(M / static_cast<double>(streamedRows(machine))) * N * K *
                    (as == p.b ? 0 : widening(p.b, machine)) +
                (as == p.a ? 0 : M * K * widening(p.a, machine)));

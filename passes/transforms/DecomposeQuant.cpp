@@ -74,6 +74,8 @@ public:
     Type sum = elementOf(x).isInteger(8) && elementOf(y).isInteger(8) ? Type(b.getI32Type()) : Type(b.getF32Type());
     Value v = named(ridge::MatmulOp::create(b, loc, RankedTensorType::get(shapeOf(m.getResult()), sum), x, y,
                                             m.getTransposeAAttr(), m.getTransposeBAttr()));
+    if (m.getFastAccumulate())
+      v.getDefiningOp()->setAttr(ridge::kFastAttr, b.getUnitAttr());
     v = cast32(v);
     if (!isBlocks(m.getGranularityA()))
       v = map(MapFn::Mul, {v, alongRows(scaleOf(m.getA(), m.getScaleA(), m.getGranularityA()), m.getTransposeA())});

@@ -112,32 +112,39 @@ private:
     return narrow && result != rl::DType::I64 ? b.getI32Type() : b.getI64Type();
   }
 
-  /// Rows of 16-bit numbers that are no multiple of 16 bytes are read number by number. Where there is much to multiply it takes
-  /// less time to write them anew: along K, and up to the next multiple with zeros.
+  /// Rows of numbers of 16 or 8 bits that are no multiple of 16 bytes are read number by number, and 8-bit numbers are multiplied
+  /// where K is contiguous. Where there is much to multiply it takes less time to write such operands anew: along K, and up to the
+  /// next multiple with zeros.
   void padRows(Matrices &x, Matrices &y, int64_t M, int64_t N, int64_t &K) {
     // Rows that begin at lines of 128 bytes where that adds little to multiply: others share lines with their neighbours, and
     // tiles fetch these twice.
-    constexpr int64_t kVector = 8, kLine = 64, kLeast = 128, kMuch = 1024;
-    auto narrow = [](Value v) { return dtypeOf(v) == rl::DType::BF16 || dtypeOf(v) == rl::DType::F16; };
-    if (!pad || !narrow(x.v) || dtypeOf(x.v) != dtypeOf(y.v) || std::min({M, N, K}) < kLeast)
+    constexpr int64_t kVectorBytes = 16, kLineBytes = 128, kLeast = 128, kMuch = 1024;
+    auto isFloat8 = [](rl::DType t) { return t == rl::DType::F8E4M3 || t == rl::DType::F8E5M2; };
+    const rl::DType tx = dtypeOf(x.v), ty = dtypeOf(y.v);
+    const bool bytes = (isFloat8(tx) && isFloat8(ty)) || (tx == ty && (tx == rl::DType::I8 || tx == rl::DType::U8));
+    const bool halves = tx == ty && (tx == rl::DType::BF16 || tx == rl::DType::F16);
+    if (!pad || !(bytes || halves) || std::min({M, N, K}) < kLeast)
       return;
-    auto fits = [&](const Matrices &m) { return typeOf(m.v).getShape().back() % kVector == 0; };
-    if (fits(x) && fits(y))
+    const int64_t size = bytes ? 1 : 2, vector = kVectorBytes / size, line = kLineBytes / size;
+    auto fits = [&](const Matrices &m) { return typeOf(m.v).getShape().back() % vector == 0; };
+    auto turns = [&](const Matrices &m) { return m.transposed == (&m == &x) && (bytes || !fits(m)); };
+    if (!turns(x) && !turns(y) && fits(x) && fits(y))
       return;
-    const int64_t step = K >= kMuch ? kLine : kVector;
-    int64_t whole = (K + step - 1) / step * step;
-    // What is turned is written anew in any case: a permutation alone would be read where it is.
-    if (whole == K)
-      whole += step;
+    const int64_t step = K >= kMuch ? line : vector;
+    const int64_t whole = K % vector == 0 ? K : (K + step - 1) / step * step;
     for (bool left : {true, false}) {
       Matrices &m = left ? x : y;
-      if (m.transposed == left && !fits(m)) {
+      if (turns(m)) {
         ArrayRef<int64_t> s = typeOf(m.v).getShape();
         m.v = named(ridge::PermuteOp::create(b, loc,
                                              RankedTensorType::get({s[0], s[2], s[1]}, typeOf(m.v).getElementType()),
                                              m.v, b.getDenseI64ArrayAttr({0, 2, 1})));
+        if (whole == K) // otherwise it would be read where it is
+          m.v.getDefiningOp()->setAttr(ridge::kFastAttr, b.getUnitAttr());
         m.transposed = !m.transposed;
       }
+      if (whole == K)
+        continue;
       Extents shape(typeOf(m.v).getShape());
       size_t along = m.transposed == left ? 1 : 2;
       SmallVector<int64_t> low(3, 0), high(3, 0);
@@ -198,6 +205,8 @@ private:
     auto flag = [&](bool v) { return v ? b.getUnitAttr() : UnitAttr(); };
     Value p = named(ridge::MatmulOp::create(b, loc, RankedTensorType::get({B, M, N}, element), x.v, y.v,
                                             flag(x.transposed), flag(y.transposed)));
+    if (op->hasAttr(ridge::kFastAttr)) // it may accumulate as the hardware does fastest
+      p.getDefiningOp()->setAttr(ridge::kFastAttr, b.getUnitAttr());
     return reshape(p, result);
   }
 

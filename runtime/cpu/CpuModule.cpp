@@ -49,6 +49,7 @@ public:
   explicit CpuModule(Package package) : PackageModule(std::move(package)) {}
   Status prepare(CpuResolver resolver);
   Status bind(std::string_view parameter, const void *data, size_t bytes) override;
+  Status read(std::string_view parameter, void *data, size_t bytes) override;
   Status run(const void *const *inputs, void *const *outputs, void *stream) override;
 
 private:
@@ -162,6 +163,16 @@ Status CpuModule::bind(std::string_view parameter, const void *data, size_t byte
   for (size_t s = 0; s < steps.size(); ++s)
     due[s] |= std::binary_search(steps[s].parameters.begin(), steps[s].parameters.end(), static_cast<uint32_t>(index));
   return derive();
+}
+
+Status CpuModule::read(std::string_view parameter, void *data, size_t bytes) {
+  RL_ASSIGN(size_t index, checkBind(parameter, data, bytes));
+  std::lock_guard lock(mutex);
+  if (!bound[index])
+    return unbound(index);
+  if (bytes)
+    std::memcpy(data, parameters[index].get(), bytes);
+  return {};
 }
 
 Error CpuModule::indexError(const PackageLaunch &l, int64_t code) const {

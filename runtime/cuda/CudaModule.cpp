@@ -18,7 +18,11 @@ class CudaModule final : public PackageModule {
 public:
   explicit CudaModule(Package package)
       : PackageModule(std::move(package)), versions(contents.parameters.size(), 0),
-        homes(contents.parameters.size(), nullptr), unboundCount(contents.parameters.size()) {}
+        homes(contents.parameters.size(), nullptr), unboundCount(contents.parameters.size()) {
+    for (const PackageLaunch &l : contents.launches)
+      if (l.kind == PackageLaunch::Copy && contents.buffers[l.args[0]].kind == PackageBuffer::Parameter)
+        written.push_back(contents.buffers[l.args[0]].index);
+  }
 
   /// Where a context is current already, everything is made ready in it, so that the first run allocates nothing. What
   /// goes wrong is left for the first bind or run to report: the package may be loaded only to be looked at, or saved.
@@ -33,6 +37,7 @@ public:
   }
 
   Status bind(std::string_view parameter, const void *data, size_t bytes) override;
+  Status read(std::string_view parameter, void *data, size_t bytes) override;
   Status run(const void *const *inputs, void *const *outputs, void *stream) override;
 
 private:
@@ -49,11 +54,12 @@ private:
 
   const cu::Api *api = nullptr;
   std::vector<std::unique_ptr<CudaState>> states;
-  /// Of each parameter: how often it was bound, and the state that has its latest values. A state whose version differs
+  /// Of each parameter: when it was bound or replaced last, and the state that has its latest values. A state whose version differs
   /// copies them before it runs.
   std::vector<uint64_t> versions;
   std::vector<CudaState *> homes;
-  uint64_t generation = 0; ///< binds in all
+  std::vector<uint32_t> written; ///< parameters that a run replaces
+  uint64_t generation = 0;       ///< binds and replacements in all
   size_t unboundCount;
 };
 
@@ -120,6 +126,28 @@ Status CudaModule::bind(std::string_view parameter, const void *data, size_t byt
   return state->derive();
 }
 
+Status CudaModule::read(std::string_view parameter, void *data, size_t bytes) {
+  RL_ASSIGN(size_t index, checkBind(parameter, data, bytes));
+  std::lock_guard lock(mutex);
+  if (!homes[index])
+    return unbound(index);
+  RL_TRY(needDriver());
+  RL_ASSIGN(auto scope, cu::ContextScope::enter(*api));
+  RL_ASSIGN(CudaState * state, stateFor(scope.context()));
+  if (!homes[index]) // the context that had it is gone
+    return unbound(index);
+  if (state->parameterVersions[index] != versions[index])
+    RL_TRY(fetchParameters(*state));
+  RL_ASSIGN(cu::DevicePtr from, state->parameter(index));
+  cu::RelaxedCapture relaxed(*api);
+  cu::Result r = api->cuCtxSynchronize();
+  if (r == kSuccess && bytes)
+    r = api->cuMemcpyDtoH_v2(data, from, bytes);
+  if (r != kSuccess)
+    return failure(*api, r, "reading parameter '" + contents.parameters[index].name + "'");
+  return {};
+}
+
 /// Brings the parameters that were bound in another context.
 Status CudaModule::fetchParameters(CudaState &state) {
   for (size_t i = 0; i < homes.size(); ++i) {
@@ -162,7 +190,12 @@ Status CudaModule::run(const void *const *inputs, void *const *outputs, void *st
     RL_TRY(fetchParameters(*state));
   if (state->isDue()) // of constants alone, or where it failed before
     RL_TRY(state->derive());
-  return state->run(inputs, outputs, handle);
+  RL_TRY(state->run(inputs, outputs, handle));
+  for (uint32_t index : written) {
+    homes[index] = state;
+    state->parameterVersions[index] = versions[index] = state->generation = ++generation;
+  }
+  return {};
 }
 
 } // namespace

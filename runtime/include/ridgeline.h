@@ -56,7 +56,14 @@ RL_API const char *rl_version(void);
 /* Compiles a graph file's text (`length` bytes of JSON, UTF-8, no terminator needed).
  *   target    as the command line's --target: "cpu", "cuda", "sm_90a", "h200", "reference", ...; NULL: the default.
  *   options   NULL, or a JSON object: {"precision": "keep" | "bf16" | ..., "cache": "off" | DIRECTORY}.
- *             Addition: {"dims": {"B": 32}} gives the extents of a graph's symbolic dims.
+ *             Additions: {"dims": {"B": 32}} gives the extents of a graph's symbolic dims; {"delayed_scaling":
+ *             {"every": N}} (N: 1 where it is left out) lets quantize and fake_quantize nodes of whole tensors use scales
+ *             from the amax of up to 16 earlier runs, found anew after every N runs. Nodes with a dynamic scale start
+ *             with scale 1, those with a literal with that. The module then has more parameters, last in the
+ *             signature, which rl_compile binds and each run replaces; they may be read with rl_read and bound again
+ *             (a module that was saved and loaded must have them bound). With S such nodes, in the order of the graph
+ *             file: "delayed.history" f32 [S, 16], "delayed.scale" f32 [S], "delayed.overflows" i64 [S] (values
+ *             that were clipped so far), "delayed.runs" i64 [].
  *   out       the new module; release it with rl_unload. NULL is stored on failure. */
 RL_API int rl_compile(const char *graph_json, size_t length, const char *target, const char *options, rl_module **out);
 
@@ -97,6 +104,11 @@ RL_API int rl_tensor(const rl_module *module, int kind, int index, const char **
  * values.
  * RL_USAGE: an unknown name or a null pointer; RL_INVALID: `bytes` is not the tensor's size. */
 RL_API int rl_bind(rl_module *module, const char *parameter, const void *data, size_t bytes);
+
+/* Addition: copies a parameter's values to host memory; `bytes` must be the tensor's size. On CUDA the call waits for the
+ * context's earlier work. RL_USAGE: an unknown name, a null pointer or a parameter that was not bound; RL_INVALID: as
+ * rl_bind. */
+RL_API int rl_read(rl_module *module, const char *parameter, void *data, size_t bytes);
 
 /* Runs the module once. `inputs` and `outputs` are arrays of rl_count(module, 0) and rl_count(module, 2) pointers:
  * device pointers on a CUDA target, host pointers on cpu and reference, each aligned to its element (16 bytes is

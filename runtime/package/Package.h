@@ -49,7 +49,7 @@ struct PackageTensorMap {
   bool operator==(const PackageTensorMap &) const = default;
 };
 
-/// One kernel launch, or one copy of a buffer (an output that is an input).
+/// One kernel launch, or one copy of a buffer: an output that is an input, or the next value of a parameter that is state.
 struct PackageLaunch {
   enum Kind : uint8_t { Kernel, Copy } kind = Kernel;
   std::string kernel;         ///< symbol in the module

@@ -185,8 +185,8 @@ Status checkLaunch(const Package &p, bool bind, size_t i) {
     if (to.bytes != from.bytes)
       return invalid(at(list, i),
                      "a copy of " + std::to_string(from.bytes) + " bytes into " + std::to_string(to.bytes));
-    if (to.kind == PackageBuffer::Input || to.kind == PackageBuffer::Parameter)
-      return invalid(at(list, i, "to"), "inputs and parameters are not written");
+    if (to.kind == PackageBuffer::Input || (bind && to.kind == PackageBuffer::Parameter))
+      return invalid(at(list, i, "to"), bind ? "inputs and parameters are not written" : "inputs are not written");
     return {};
   }
   if (l.kind != PackageLaunch::Kernel)
@@ -252,9 +252,14 @@ Status validatePackage(const Package &p) {
     RL_TRY(checkLaunch(p, false, i));
   for (size_t i = 0; i < p.bindLaunches.size(); ++i) {
     RL_TRY(checkLaunch(p, true, i));
-    for (uint32_t buffer : p.bindLaunches[i].args)
+    for (uint32_t buffer : p.bindLaunches[i].args) {
       if (p.buffers[buffer].kind == PackageBuffer::Input || p.buffers[buffer].kind == PackageBuffer::Output)
         return invalid(at("bind_launches", i, "args"), "inputs and outputs are not there when parameters are bound");
+      for (const PackageLaunch &l : p.launches)
+        if (l.kind == PackageLaunch::Copy && l.args[0] == buffer)
+          return invalid(at("bind_launches", i, "args"),
+                         "buffer " + std::to_string(buffer) + " is written by each run");
+    }
   }
   return {};
 }

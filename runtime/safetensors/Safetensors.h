@@ -60,5 +60,7 @@ struct SafetensorsWrite {
 /// Code::Device with the path on failure; Code::Invalid for names that the format cannot hold (twice the same,
 /// "__metadata__", not UTF-8).
 Status writeSafetensors(const std::string &path, const std::vector<SafetensorsWrite> &tensors);
+/// The bytes of such a file.
+Result<std::string> formatSafetensors(const std::vector<SafetensorsWrite> &tensors);
 
 } // namespace rl

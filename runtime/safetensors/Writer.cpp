@@ -95,7 +95,8 @@ std::string resolved(const std::string &path) {
 
 } // namespace
 
-Status writeSafetensors(const std::string &path, const std::vector<SafetensorsWrite> &tensors) {
+/// Checks the tensors; `order` becomes the data's.
+static Result<std::string> headerOf(const std::vector<SafetensorsWrite> &tensors, std::vector<size_t> &order) {
   std::unordered_set<std::string_view> names;
   for (const SafetensorsWrite &t : tensors) {
     if (t.name == "__metadata__")
@@ -107,14 +108,26 @@ Status writeSafetensors(const std::string &path, const std::vector<SafetensorsWr
     if (!names.insert(t.name).second)
       return invalid(safetensorsPointer(t.name), "tensor " + printableName(t.name) + " is written twice");
   }
-  std::vector<size_t> order(tensors.size());
+  order.resize(tensors.size());
   std::iota(order.begin(), order.end(), size_t(0));
   std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
     size_t sizeA = dtypeSize(tensors[a].type.dtype), sizeB = dtypeSize(tensors[b].type.dtype);
     return sizeA != sizeB ? sizeA > sizeB : a < b;
   });
-  RL_ASSIGN(std::string header, formatHeader(tensors, order));
+  return formatHeader(tensors, order);
+}
 
+Result<std::string> formatSafetensors(const std::vector<SafetensorsWrite> &tensors) {
+  std::vector<size_t> order;
+  RL_ASSIGN(std::string out, headerOf(tensors, order));
+  for (size_t i : order)
+    out.append(static_cast<const char *>(tensors[i].data), static_cast<size_t>(tensors[i].type.bytes()));
+  return out;
+}
+
+Status writeSafetensors(const std::string &path, const std::vector<SafetensorsWrite> &tensors) {
+  std::vector<size_t> order;
+  RL_ASSIGN(std::string header, headerOf(tensors, order));
   auto failed = [&](const char *what) {
     Error error = deviceError(std::string(what) + ": " + std::strerror(errno));
     error.file = path;

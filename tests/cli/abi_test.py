@@ -11,6 +11,7 @@ import os
 import pathlib
 import random
 import struct
+import tempfile
 import threading
 import unittest
 
@@ -20,6 +21,7 @@ L.rl_last_error.restype = C.c_char_p
 L.rl_compile.argtypes = [C.c_char_p, C.c_size_t, C.c_char_p, C.c_char_p, C.POINTER(C.c_void_p)]
 L.rl_run.argtypes = [C.c_void_p, C.c_void_p, C.c_void_p, C.c_void_p]
 L.rl_bind.argtypes = [C.c_void_p, C.c_char_p, C.c_void_p, C.c_size_t]
+L.rl_read.argtypes = [C.c_void_p, C.c_char_p, C.c_void_p, C.c_size_t]
 L.rl_save.argtypes = [C.c_void_p, C.c_char_p]
 L.rl_load.argtypes = [C.c_char_p, C.POINTER(C.c_void_p)]
 L.rl_explain.argtypes = [C.c_void_p, C.c_char_p, C.POINTER(C.c_char_p)]
@@ -96,6 +98,7 @@ class Abi(unittest.TestCase):
         nothing = (C.c_void_p * 1)(None)
         for code, call in ((USAGE, lambda: L.rl_run(m, None, None, None)), (USAGE, lambda: L.rl_run(m, nothing, nothing, None)),
                            (USAGE, lambda: L.rl_bind(m, b"w", None, 0)), (-1, lambda: L.rl_count(m, 3)),
+                           (USAGE, lambda: L.rl_read(m, b"w", None, 0)), (USAGE, lambda: L.rl_read(m, None, None, 0)),
                            (USAGE, lambda: L.rl_tensor(m, 0, 1, None, None, None, None)),
                            (OK, lambda: L.rl_tensor(m, 0, 0, None, None, None, None))):
             self.assertEqual(call(), code)
@@ -173,6 +176,132 @@ class Abi(unittest.TestCase):
         for t in threads:
             t.join()
         self.assertEqual(wrong, [])
+
+
+def f32(v):
+    return struct.unpack("f", struct.pack("f", v))[0]
+
+
+class DelayedScaling(Abi):
+    """Scales from the amax of earlier runs, beside a model in Python."""
+    N = 6
+    LARGEST = {"i8": 127.0, "f8e4m3": 448.0, "f8e5m2": 57344.0}
+    CLIPS = {"i8": 127.5, "f8e4m3": 464.0, "f8e5m2": 61440.0}
+
+    def graph(self, *nodes, **more):
+        return graph([{"op": "fake_quantize", "inputs": [x, *scale], "outputs": [f"y{i}"], "attrs": {"dtype": dtype, **attrs}}
+                      for i, (x, dtype, scale, attrs) in enumerate(nodes)] + [{"op": "mul", "inputs": ["x", -3.0], "outputs": ["h"]}],
+                     {"x": F32(self.N)}, [f"y{i}" for i in range(len(nodes))], **more)
+
+    def delayed(self, g, target, every=None):
+        options = {"cache": "off", "delayed_scaling": {} if every is None else {"every": every}}
+        code, m, message = self.compile(g, target, json.dumps(options).encode())
+        self.assertEqual(code, OK, message)
+        return m
+
+    def read(self, m, name, form):
+        data = C.create_string_buffer(struct.calcsize(form))
+        self.assertEqual(L.rl_read(m, name.encode(), data, struct.calcsize(form)), OK, L.rl_last_error())
+        return list(struct.unpack(form, data.raw))
+
+    def run_all(self, m, x):
+        data, n = (C.c_float * self.N)(*x), L.rl_count(m, 2)
+        out = [(C.c_float * self.N)() for _ in range(n)]
+        code = L.rl_run(m, (C.c_void_p * 1)(C.addressof(data)), (C.c_void_p * n)(*map(C.addressof, out)), None)
+        self.assertEqual(code, OK, L.rl_last_error())
+        return [list(o) for o in out]
+
+    def test_scales_follow_the_history(self):
+        nodes = [("x", "i8", [], {}), ("h", "f8e4m3", [0.25], {}), ("x", "f8e5m2", [], {})]
+        r = random.Random(5)
+        runs = [[f32(r.gauss(0, 1) * size) for _ in range(self.N)] for size in [1000] + [1.5 ** (k % 7) for k in range(39)]]
+        runs[4] = [0.0] * self.N
+        runs[9][2], runs[21][0] = float("inf"), float("nan")
+        for target in ("reference", "cpu"):
+            for every in (None, 1, 3, 16):
+                m = self.delayed(self.graph(*nodes), target, every)
+                history, scale, overflows = [[0.0] * 16 for _ in nodes], [1.0, 0.25, 1.0], [0, 0, 0]
+                for k, x in enumerate(runs):
+                    got = self.run_all(m, x)
+                    if k < 6:  # with the scale of before the run
+                        want = self.module(self.graph(*[(a, b, [s], d) for (a, b, _, d), s in zip(nodes, scale)]), target)
+                        self.assertEqual(got, self.run_all(want, x), (target, every, k))
+                    for i, (name, dtype, _, _) in enumerate(nodes):
+                        magnitudes = [abs(v) if name == "x" else abs(f32(-3 * v)) for v in x]
+                        overflows[i] += sum(v >= f32(scale[i] * self.CLIPS[dtype]) for v in magnitudes)
+                        amax = max(magnitudes) if all(v == v for v in magnitudes) else 0.0
+                        history[i][k % 16] = amax if amax < float("inf") else 0.0
+                        if (k + 1) % (every or 1) == 0 and max(history[i]) > 0:
+                            scale[i] = f32(max(history[i]) / self.LARGEST[dtype])
+                    self.assertEqual(self.read(m, "delayed.scale", "3f"), scale, (target, every, k))
+                    self.assertEqual(self.read(m, "delayed.overflows", "3q"), overflows, (target, every, k))
+                    self.assertEqual(self.read(m, "delayed.history", "48f"), sum(history, []), (target, every, k))
+                    self.assertEqual(self.read(m, "delayed.runs", "q"), [k + 1])
+                self.assertGreater(sum(overflows), 0)
+
+    def test_state_is_saved_and_bound_again(self):
+        g, x = self.graph(("x", "i8", [], {})), [1.0, -2.0, 3.0, 40.0, -500.0, 6.5]
+        for target in ("reference", "cpu"):
+            m = self.delayed(g, target)
+            self.assertEqual((L.rl_count(m, 1), L.rl_count(m, 2)), (4, 1))
+            self.run_all(m, x)
+            state = {n: self.read(m, n, form) for n, form in (("delayed.scale", "f"), ("delayed.runs", "q"))}
+            again = self.delayed(g, target)
+            scale = struct.pack("f", *state["delayed.scale"])
+            self.assertEqual(L.rl_bind(again, b"delayed.scale", scale, 4), OK)
+            self.assertEqual(self.run_all(again, x), self.run_all(m, x))
+            self.assertEqual(self.read(again, "delayed.overflows", "q"), [0])
+        with tempfile.TemporaryDirectory() as folder:
+            self.assertEqual(L.rl_save(m, folder.encode() + b"/pkg"), OK)
+            loaded = C.c_void_p()
+            self.assertEqual(L.rl_load(folder.encode() + b"/pkg", C.byref(loaded)), OK, L.rl_last_error())
+            self.addCleanup(L.rl_unload, loaded)
+            data = C.create_string_buffer(8)
+            self.assertEqual(L.rl_read(loaded, b"delayed.runs", data, 8), USAGE)  # state is no part of a package
+            for name, raw in (("scale", scale), ("runs", bytes(8)), ("overflows", bytes(8)), ("history", bytes(64))):
+                self.assertEqual(L.rl_bind(loaded, b"delayed." + name.encode(), raw, len(raw)), OK)
+            for _ in range(2):
+                self.assertEqual(self.run_all(loaded, x), self.run_all(m, x))
+            self.assertEqual(self.read(loaded, "delayed.runs", "q"), [2])
+
+    def test_which_nodes(self):
+        tokens = ("x", "i8", [], {"granularity": "token"})
+        # Names that the graph has are left alone; what parameters make and what has a scale of its own keeps it.
+        g = self.graph(tokens, ("x", "i8", [], {}), ("w", "i8", [], {}), ("x", "i8", ["s"], {}),
+                       ("x", "i8", [], {"scheme": "asymmetric"}), parameters={"w": F32(self.N), "s": F32(), "delayed.scale": F32()})
+        for target in ("reference", "cpu"):
+            m = self.delayed(g, target)
+            for name, count in (("w", self.N), ("s", 1), ("delayed.scale", 1)):
+                self.assertEqual(L.rl_bind(m, name.encode(), (C.c_float * count)(*[1.0] * count), 4 * count), OK)
+            self.run_all(m, [2.0] * self.N)
+            self.assertEqual(self.read(m, "delayed2.scale", "f"), [f32(2 / 127)])
+            self.assertEqual(self.read(m, "delayed.scale", "f"), [1.0])
+
+    def test_the_tensor_is_read_once(self):
+        g = graph([{"op": "gelu", "inputs": ["x"], "outputs": ["h"]},
+                   {"op": "quantize", "inputs": ["h"], "outputs": ["q", "s"], "attrs": {"dtype": "f8e4m3"}}],
+                  {"x": {"dtype": "bf16", "shape": [512, 1024]}}, ["q"])
+        for target in ("cpu", "sm_90a"):
+            read = []
+            for options in (b'{"cache": "off"}', b'{"cache": "off", "delayed_scaling": {}}'):
+                code, m, message = self.compile(g, target, options)
+                self.assertEqual(code, OK, message)
+                text = C.c_char_p()
+                self.assertEqual(L.rl_explain(m, b"json", C.byref(text)), OK)
+                read.append(sum(k["bytes_read"] for k in json.loads(text.value)["kernels"]) / (2 * 512 * 1024))
+            self.assertGreaterEqual(read[0], 2, target)
+            self.assertLess(read[1], 1.1, target)
+
+    def test_refused(self):
+        g = self.graph(("x", "i8", [], {"granularity": "token"}))
+        code, _, message = self.compile(g, "cpu", b'{"delayed_scaling": {}}')
+        self.assertEqual((code, message.split(": ")[0]), (UNSUPPORTED, "graph:/nodes"))
+        for options in (b'{"delayed_scaling": 4}', b'{"delayed_scaling": {"every": 0}}', b'{"delayed_scaling": {"every": 1.5}}',
+                        b'{"delayed_scaling": {"often": 1}}'):
+            self.assertEqual(self.compile(self.graph(("x", "i8", [], {})), "cpu", options)[0], USAGE)
+        code, _, message = self.compile(graph([{"op": "relu", "inputs": ["z"], "outputs": ["y"]}], {"x": F32(4)}), "cpu",
+                                        b'{"delayed_scaling": {}}')
+        self.assertEqual((code, message.split(": ")[0]), (INVALID, "graph:/nodes/0/inputs/0"))
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ import tensors as T  # noqa: E402
 SOURCE = pathlib.Path(os.environ.get("RIDGELINE_SOURCE", pathlib.Path(__file__).resolve().parents[2]))
 PROGRAM = os.environ.get("RIDGELINE", str(SOURCE / "build/release/bin/ridgeline"))
 CASES = SOURCE / "tests/cases"
-COMMANDS = ["compile", "run", "explain", "dump", "bench", "verify", "targets", "cache"]
+COMMANDS = ["compile", "run", "explain", "dump", "bench", "verify", "calibrate", "targets", "cache"]
 
 
 def graph(nodes, inputs=None, outputs=("y",), **more):

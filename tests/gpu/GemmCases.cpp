@@ -143,6 +143,29 @@ std::vector<GemmCase> gemmCases() {
     out.back().tile.unroll = 1;                             // the plain stores beside four groups want more registers
   }
   add(333, 529, 208, turns, E::ToF8);
+  // Sums over parts of K, added up in f32; with scales of their rows and columns.
+  const cost::GemmTile promoted{.tileN = 168, .stages = 4, .buffers = 1, .unroll = 2, .moreRegisters = true};
+  const cost::GemmTile promotedPair{.tileN = 128, .stages = 4, .cluster = 2, .buffers = 2, .moreRegisters = true};
+  const cost::GemmTile promotedTall{.tileN = 64, .blocks = 2, .stages = 4, .buffers = 1, .moreRegisters = true};
+  const cost::GemmTile promotedOne{.tileN = 96, .consumers = 1, .stages = 4, .buffers = 2};
+  const cost::GemmTile promotedThree{.tileN = 96, .consumers = 3, .stages = 3, .buffers = 2, .moreRegisters = true};
+  for (const cost::GemmTile &tile : {promoted, promotedPair, promotedTall, promotedOne, promotedThree})
+    for (int64_t scaleRows : {0, 128, 64}) {
+      if (scaleRows > 0 && tile.tileN == 168)
+        continue; // pieces of eight columns
+      for (E e : {E::Plain, E::BiasGelu, E::RowScale}) {
+        auto flags = [&](GemmCase &c) -> GemmCase & {
+          c.type = scaleRows == 64 ? DType::F8E5M2 : DType::F8E4M3;
+          c.promotes = true;
+          c.scaleRows = scaleRows;
+          c.tile.unroll = std::min(c.tile.unroll, e == E::Plain ? 2 : 1);
+          return c;
+        };
+        flags(add(1000, 1000, 2048, tile, e));
+        flags(add(77, 264, 144, tile, e)).batch = {3};
+        flags(add(130, 520, 16, tile, e)).special = true;
+      }
+    }
   // NaNs and infinities: where they are and no further, also beside the edges that are filled with zeros.
   for (E e : {E::Plain, E::BiasGelu, E::BiasResidual, E::RowScale, E::ToF8}) {
     add(333, 520, 136, e == E::BiasResidual ? residual : square4, e).special = true;

@@ -55,6 +55,10 @@ std::vector<PackageTensor> inputsOf(const GemmCase &c) {
     out.push_back({"scale", {DType::F32, shapeOf(c.batch, c.m, 1)}});
   if (c.epilogue == GemmCase::OwnLoads)
     out.push_back({"bias", {DType::F32, {c.n}}});
+  if (c.scaleRows > 0) {
+    out.push_back({"scale_a", {DType::F32, shapeOf(c.batch, c.m, c.scalesOfK())}});
+    out.push_back({"scale_b", {DType::F32, shapeOf(ofB, c.scalesOfN(), c.scalesOfK())}});
+  }
   return out;
 }
 
@@ -169,6 +173,13 @@ emit::WgmmaGemm describe(const GemmCase &c) {
     g.columns.push_back({aux, c.narrow(), 0, std::vector<int64_t>(c.batch.size(), 0)});
   if (c.epilogue == GemmCase::RowScale)
     g.rows.push_back({aux, DType::F32, 0, denseBatchStrides(c, c.m)});
+  g.promotes = c.promotes;
+  if (c.scaleRows > 0) {
+    int64_t perK = c.scalesOfK(), rows = c.scalesOfN();
+    g.scales.push_back({inputs - 2, 0, 1, perK, 1, denseBatchStrides(c, c.m * perK)});
+    g.scales.push_back({inputs - 1, 0, c.scaleRows, perK, 1,
+                        c.bBroadcast ? std::vector<int64_t>(c.batch.size(), 0) : denseBatchStrides(c, rows * perK)});
+  }
   std::vector<PackageTensor> results = outputsOf(c);
   for (unsigned o = 0; o < outputs; ++o)
     g.outputs.push_back({inputs + o, results[o].type.dtype, 0, c.n, strides});
@@ -224,8 +235,18 @@ Status emitReference(ModuleOp module, const GemmCase &c, PackageLaunch &launch) 
       for (int p = 0; p < c.products(); ++p) {
         Value atB = plus(times(batch, c.bBroadcast ? 0 : c.n * c.k),
                          c.bKMajor ? plus(times(column, c.k), k) : plus(times(k, c.n), column));
-        Value y = load(arguments[static_cast<size_t>(1 + p)], atB),
-              sum = loop.getRegionIterArg(static_cast<unsigned>(p));
+        Value y = load(arguments[static_cast<size_t>(1 + p)], atB);
+        if (c.scaleRows > 0) {
+          int64_t perK = c.scalesOfK();
+          auto scale = [&](size_t argument, Value scaleRow, int64_t rows) {
+            Value at = plus(times(plus(times(batch, rows), scaleRow), perK), div(k, 128));
+            return loadFloats(b, loc, arguments[argument], at, DType::F32, 1);
+          };
+          Value columnScale = div(column, c.scaleRows);
+          x = arith::MulFOp::create(b, loc, load(arguments[0], atA), scale(inputs.size() - 2, row, c.m));
+          y = arith::MulFOp::create(b, loc, y, scale(inputs.size() - 1, columnScale, c.bBroadcast ? 0 : c.scalesOfN()));
+        }
+        Value sum = loop.getRegionIterArg(static_cast<unsigned>(p));
         next.push_back(integers ? arith::AddIOp::create(b, loc, sum, arith::MulIOp::create(b, loc, x, y)).getResult()
                                 : arith::AddFOp::create(b, loc, sum, arith::MulFOp::create(b, loc, x, y)).getResult());
       }
@@ -289,6 +310,10 @@ std::string GemmCase::str() const {
     out += " A^T";
   if (!bKMajor)
     out += " B^T";
+  if (promotes)
+    out += " promoted";
+  if (scaleRows > 0)
+    out += " scales of " + std::to_string(scaleRows);
   return out + " (" + tile.str() + ", " + std::to_string(tile.buffers) + " buffers)";
 }
 

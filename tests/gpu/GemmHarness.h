@@ -33,6 +33,9 @@ struct GemmCase {
   bool aKMajor = true, bKMajor = true;
   bool bBroadcast = false; ///< one right operand for all of the batch
   bool special = false;    ///< a few NaNs and infinities among the operands
+  bool promotes = false;   ///< f8 alone
+  int64_t scaleRows =
+      0; ///< with promotion: scales of 1 x 128 of A and of so many rows x 128 of B; not beside BiasResidual
   cost::GemmTile tile;
 
   int products() const { return epilogue == SwiGlu ? 2 : 1; }
@@ -44,6 +47,8 @@ struct GemmCase {
       return DType::F8E4M3;
     return epilogue == RowScale || epilogue == OwnLoads ? DType::F32 : narrow();
   }
+  int64_t scalesOfK() const { return (k + 127) / 128; }
+  int64_t scalesOfN() const { return (n + scaleRows - 1) / scaleRows; }
   int64_t batches() const;
   double flops() const { return 2.0 * static_cast<double>(batches() * m * n) * static_cast<double>(k) * products(); }
   cost::GemmShape shape() const; ///< with the epilogue's cost

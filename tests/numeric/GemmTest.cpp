@@ -40,6 +40,7 @@ private:
   Val behind(Val v);
   std::optional<Val> product(std::optional<Val> left);
   std::optional<Val> attention();
+  std::optional<Val> scaled(Shape batch, int64_t M, int64_t N, int64_t K, bool transposeA, bool transposeB);
 
   bool large;
   int64_t budget; ///< multiplications: the interpreter is slow
@@ -182,8 +183,10 @@ Generator::Val Generator::behind(Val v) {
 std::optional<Generator::Val> Generator::product(std::optional<Val> left) {
   static const std::vector<DType> floats = {DType::F32, DType::F32, DType::BF16, DType::BF16, DType::F16};
   DType dtype = left ? left->type.dtype : rng.pick(floats);
+  static const std::vector<DType> largeTypes = {DType::BF16, DType::BF16, DType::BF16,   DType::F16,
+                                                DType::F16,  DType::I8,   DType::F8E4M3, DType::F8E4M3};
   if (!left && large)
-    dtype = rng.chance(70) ? DType::BF16 : DType::F16;
+    dtype = rng.pick(largeTypes);
   else if (!left && rng.chance(12))
     dtype = rng.chance(60) ? DType::I8 : DType::I32;
   if (!left && !large && rng.chance(5))
@@ -221,7 +224,11 @@ std::optional<Generator::Val> Generator::product(std::optional<Val> left) {
   if (work() > budget)
     return std::nullopt;
   budget -= work();
-  const bool transposeA = !linear && !left && rng.chance(25), transposeB = !linear && rng.chance(40);
+  const bool narrow = dtypeSize(dtype) == 1;
+  const bool transposeA = !linear && !left && rng.chance(narrow ? 8 : 25),
+             transposeB = !linear && rng.chance(narrow ? 80 : 40);
+  if (!left && isF8(dtype) && rng.chance(60))
+    return scaled(batch, M, N, K, transposeA, transposeB);
   if (!left) {
     Shape shape(batch);
     shape.push_back(transposeA ? K : M);
@@ -275,6 +282,54 @@ std::optional<Generator::Val> Generator::product(std::optional<Val> left) {
         if (std::optional<Val> both = emit("mul", {*act, *r}))
           r = both;
   return r;
+}
+
+/// A product of quantised operands, whose scales are inputs.
+std::optional<Generator::Val> Generator::scaled(Shape batch, int64_t M, int64_t N, int64_t K, bool transposeA,
+                                                bool transposeB) {
+  Shape a(batch), b;
+  if (rng.chance(50))
+    b = batch;
+  a.insert(a.end(), {transposeA ? K : M, transposeA ? M : K});
+  b.insert(b.end(), {transposeB ? N : K, transposeB ? K : N});
+  std::map<std::string, AttrValue> attrs;
+  auto scales = [&](const Shape &of, bool left, bool alongK) {
+    const std::string suffix = left ? "_a" : "_b";
+    auto say = [&](const char *granularity) { attrs["granularity" + suffix] = std::string(granularity); };
+    Shape s(of);
+    switch (rng.below(4)) {
+    case 0: say("tensor"); return Shape();
+    case 1:
+      if (!alongK)
+        break;
+      say("token");
+      s.pop_back();
+      return s;
+    default: break;
+    }
+    Shape block = left || rng.chance(30) ? Shape{1, 128} : Shape{128, 128};
+    if (rng.chance(20))
+      block = rng.chance(50) ? Shape{64, 128} : Shape{1, 32};
+    say("block");
+    attrs["block" + suffix] = list(block);
+    for (size_t d = 0; d < 2; ++d) {
+      int64_t &e = s[s.size() - 2 + d];
+      e = (e + block[d] - 1) / block[d];
+    }
+    return s;
+  };
+  Shape scalesA = scales(a, true, !transposeA), scalesB = scales(b, false, transposeB);
+  if (transposeA)
+    attrs["transpose_a"] = flag(true);
+  if (transposeB)
+    attrs["transpose_b"] = flag(true);
+  attrs["out_dtype"] = word(rng.chance(75) ? DType::BF16 : DType::F32);
+  if (rng.chance(20))
+    attrs["fast_accumulate"] = flag(true);
+  DType other = rng.chance(70) ? DType::F8E4M3 : DType::F8E5M2;
+  return emit("scaled_matmul",
+              {input(DType::F8E4M3, a), input(other, b), input(DType::F32, scalesA), input(DType::F32, scalesB)},
+              attrs);
 }
 
 std::optional<Generator::Val> Generator::attention() {
@@ -381,7 +436,9 @@ int main(int argc, char **argv) {
       std::vector<HostTensor> inputs;
       int64_t products = 0;
       for (const Node &n : graph->nodes)
-        products += n.op == OpKind::Attention ? 2 : n.op == OpKind::Matmul || n.op == OpKind::Linear;
+        products += n.op == OpKind::Attention
+                        ? 2
+                        : n.op == OpKind::Matmul || n.op == OpKind::Linear || n.op == OpKind::ScaledMatmul;
       for (ValueId v : graph->inputs)
         inputs.push_back(data(rng, graph->type(v), products == 1));
       Result<std::unique_ptr<Module>> module = (*device)->compile(spec);

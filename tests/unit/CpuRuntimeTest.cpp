@@ -777,6 +777,7 @@ TEST(CApi, NothingThrownGetsOut) {
     std::vector<PackageTensor> none;
     const std::vector<PackageTensor> &tensors(int) const override { return none; }
     Status bind(std::string_view, const void *, size_t) override { throw std::bad_alloc(); }
+    Status read(std::string_view, void *, size_t) override { throw 43; }
     Status run(const void *const *, void *const *, void *) override { throw 42; }
     int kernelCount() const override { throw std::runtime_error("no"); }
   };

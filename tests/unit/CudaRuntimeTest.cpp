@@ -483,6 +483,41 @@ TEST_F(CudaRuntime, CopiesAreEnqueuedInOrder) {
   EXPECT_EQ(control().calls.back(), "cuCtxPopCurrent_v2");
 }
 
+TEST_F(CudaRuntime, AParameterThatRunsReplaceFollowsThemAndIsRead) {
+  Package p = chain(1);
+  PackageLaunch copy;
+  copy.kind = PackageLaunch::Copy;
+  copy.args = {1, 2}; // w = y
+  p.launches.push_back(copy);
+  cu::Context a = fakeCuda.makeContext(), b = fakeCuda.makeContext();
+  auto m = mustMake(p);
+  ASSERT_TRUE(m);
+  float got[kN] = {};
+  fakeCuda.setCurrent(a);
+  EXPECT_EQ(m->read("w", got, kBytes).error().code, Code::Usage); // not bound
+  ASSERT_TRUE(m->bind("w", w, kBytes));
+  ASSERT_TRUE(m->read("w", got, kBytes));
+  EXPECT_EQ(got[3], w[3]);
+  EXPECT_EQ(m->read("w", got, kBytes - 4).error().code, Code::Invalid);
+  EXPECT_EQ(m->read("v", got, kBytes).error().code, Code::Usage);
+  EXPECT_EQ(m->read("w", nullptr, kBytes).error().code, Code::Usage);
+  // y = x + w, w = y: once in a, twice in b, once in a, each on top of the run before.
+  float times = 0;
+  for (cu::Context c : {a, b, b, a}) {
+    fakeCuda.setCurrent(c);
+    Status s = run(*m);
+    ASSERT_TRUE(s) << why(s);
+    ++times;
+    EXPECT_EQ(y[3], times * x[3] + w[3]);
+    ASSERT_TRUE(m->read("w", got, kBytes));
+    EXPECT_EQ(std::memcmp(got, y, kBytes), 0);
+  }
+  fakeCuda.setCurrent(b); // read where it was not replaced last
+  ASSERT_TRUE(m->read("w", got, kBytes));
+  EXPECT_EQ(std::memcmp(got, y, kBytes), 0);
+  fakeCuda.setCurrent(nullptr);
+}
+
 TEST_F(CudaRuntime, ClustersAndLargeSharedMemory) {
   for (int launches : {1, 3}) {
     control().reset();

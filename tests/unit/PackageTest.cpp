@@ -297,6 +297,23 @@ TEST(Package, MissingAndUnusableDirectories) {
   EXPECT_FALSE(readPackage(folder / "pipe"));
 }
 
+TEST(Package, ACopyMayReplaceAParameterAndNoInput) {
+  Package p;
+  p.target = "cpu";
+  const TensorType type{DType::F32, {2}};
+  p.inputs = {{"x", type}};
+  p.parameters = {{"w", type}};
+  p.buffers = {{PackageBuffer::Input, 0, 0, 8}, {PackageBuffer::Parameter, 0, 0, 8}};
+  PackageLaunch copy;
+  copy.kind = PackageLaunch::Copy;
+  copy.args = {1, 0};
+  p.launches = {copy};
+  EXPECT_TRUE(validatePackage(p));
+  p.launches[0].args = {0, 1};
+  ASSERT_FALSE(validatePackage(p));
+  EXPECT_EQ(validatePackage(p).error().pointer, "/launches/0/to");
+}
+
 TEST(Package, DamagedFilesAreRefused) {
   TemporaryFolder folder;
   for (const char *name : {"kernels.ptx", "kernels.cubin", "graph.json", "explain.json"}) {
@@ -517,6 +534,13 @@ TEST(Package, WhatIsMadeAtBindingIsChecked) {
   EXPECT_EQ(pointer([](Package &p) { p.bindLaunches[0].args[0] = 0; }), "/bind_launches/0/args");
   EXPECT_EQ(pointer([](Package &p) { p.bindLaunches[0].args[2] = 3; }), "/bind_launches/0/args");
   EXPECT_EQ(pointer([](Package &p) { p.bindLaunches[0].args[2] = 9; }), "/bind_launches/0/args");
+  EXPECT_EQ(pointer([](Package &p) { // each run replaces what is read at binding
+              PackageLaunch copy = p.launches[1];
+              p.buffers[5].bytes = 128;
+              copy.args = {2, 5};
+              p.launches.push_back(copy);
+            }),
+            "/bind_launches/0/args");
   EXPECT_EQ(pointer([](Package &p) { p.bindLaunches[0].kernel = ""; }), "/bind_launches/0/kernel");
   Json top = Json::parse(printManifest(withDerived()));
   top["bind_launches"][0]["args"][0] = -1;

@@ -372,6 +372,9 @@ TEST_F(SafetensorsTest, WritesWhatItReads) {
   ASSERT_TRUE(f.ok()) << f.error().str();
   EXPECT_EQ(f->entries().size(), tensors.size());
   std::string raw = read("out");
+  auto formatted = formatSafetensors(tensors);
+  ASSERT_TRUE(formatted.ok());
+  EXPECT_EQ(*formatted, raw);
   uint64_t header = 0;
   std::memcpy(&header, raw.data(), 8);
   EXPECT_EQ((header + 8) % 64, 0u);

@@ -217,10 +217,75 @@ TEST(WgmmaForm, TilesColumnsRows) {
   check(odd);
 }
 
+/// 8-bit floats times one scale for `rows` rows and 128 columns, as scaled_matmul has them.
+Views scaled(const char *name, int64_t rows, int64_t of, int64_t k, int64_t block = 128) {
+  return [=](GraphBuilder &g, TensorHandle x) {
+    int64_t across = (of + rows - 1) / rows, along = (k + block - 1) / block;
+    TensorHandle s = g.input(name, DType::F32, {across, along});
+    s = g.expand(g.reshape(s, {across, 1, along, 1}), {across, rows, along, block});
+    s = g.reshape(s, {across * rows, along * block});
+    s = g.slice(g.slice(s, {.dim = 0, .start = 0, .end = of}), {.dim = 1, .start = 0, .end = k});
+    return g.cast(x, DType::F32) * g.reshape(s, {1, of, k});
+  };
+}
+
+Case ofFloat8(int64_t m, int64_t n, int64_t k, Views viewA, Views viewB) {
+  Case c{1, m, n, k, {1, m, k}, {1, n, k}, std::move(viewA), std::move(viewB), false, true};
+  c.dtype = DType::F8E4M3;
+  c.viewOut = [](GraphBuilder &g, TensorHandle x) { return g.cast(x, DType::BF16); };
+  return c;
+}
+
+TEST(WgmmaForm, EightBits) {
+  Made plain = formOf(ofFloat8(24, 16, 64, same, same));
+  EXPECT_EQ(plain.form.refusal, "");
+  EXPECT_TRUE(plain.form.shape.promotes);
+  EXPECT_TRUE(plain.form.scales.empty());
+  Case f32 = ofFloat8(24, 16, 64, same, same);
+  f32.viewOut = same;
+  EXPECT_EQ(formOf(f32).form.refusal.substr(0, 65),
+            "in the tensor cores a sum of 8-bit floats keeps about 13 bits, an");
+  Case alongN = ofFloat8(24, 16, 64, same, same);
+  alongN.transposeB = false;
+  alongN.b = {1, 64, 16};
+  EXPECT_EQ(formOf(alongN).form.refusal, "'b': 8-bit operands are multiplied where K is contiguous");
+}
+
+TEST(WgmmaForm, ScalesAlongK) {
+  const int64_t m = 300, n = 400, k = 336;
+  Made made = formOf(ofFloat8(m, n, k, scaled("sa", 1, m, k), scaled("sb", 128, n, k)));
+  ASSERT_EQ(made.form.refusal, "");
+  EXPECT_TRUE(made.form.shape.promotes);
+  EXPECT_EQ(made.form.shape.scaleColumns, 128);
+  ASSERT_EQ(made.form.scales.size(), 2u);
+  auto at = [](const WgmmaScaleAccess &s, int64_t row, int64_t of) {
+    return s.offset + row / s.rows * s.stride + of / 128 * s.kStride;
+  };
+  for (int64_t of = 0; of < k; of += 16) {
+    for (int64_t row = 0; row < m; ++row)
+      ASSERT_EQ(at(made.form.scales[0], row, of), row * 3 + of / 128);
+    for (int64_t row = 0; row < n; ++row)
+      ASSERT_EQ(at(made.form.scales[1], row, of), row / 128 * 3 + of / 128);
+  }
+  // One scale for all columns.
+  made = formOf(ofFloat8(m, 64, k, scaled("sa", 64, m, k), scaled("sb", 128, 64, k)));
+  ASSERT_EQ(made.form.refusal, "");
+  EXPECT_EQ(made.form.shape.scaleColumns, 64);
+  EXPECT_EQ(made.form.scales[1].stride, 0);
+
+  auto why = [&](Views a, Views b) { return formOf(ofFloat8(m, n, k, std::move(a), std::move(b))).form.refusal; };
+  EXPECT_EQ(why(scaled("sa", 1, m, k), scaled("sb", 1, n, k)),
+            "'sb' has a scale for every 1 columns, and a thread's columns share them by 32 and more");
+  EXPECT_EQ(why(scaled("sa", 1, m, k, 32), scaled("sb", 128, n, k)), "'sa' is not one scale of 128 elements along K");
+  // Scales along K of one operand alone.
+  EXPECT_EQ(why(scaled("sa", 1, m, k), [](GraphBuilder &g, TensorHandle x) { return g.cast(x, DType::F32); }),
+            "'cast_1' is computed where it is read, and is not in memory as it is");
+}
+
 TEST(WgmmaForm, Refuses) {
   auto why = [](const Case &c) { return formOf(c).form.refusal; };
   EXPECT_EQ(why({1, 24, 16, 32, {1, 24, 32}, {1, 32, 16}, same, same, false, false, {}, same, same, DType::F32}),
-            "it multiplies bf16 or f16, and 'a' is f32");
+            "it multiplies numbers of 16 or 8 bits, and 'a' is f32");
   EXPECT_EQ(why({1, 24, 16, 36, {1, 24, 36}, {1, 36, 16}, same, same}),
             "'a': its rows, 36 elements apart, or its start are no multiples of 16 bytes");
   EXPECT_EQ(why({1,

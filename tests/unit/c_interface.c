@@ -29,6 +29,7 @@ int main(void) {
   CHECK(rl_count(NULL, RL_INPUTS) == -1);
   CHECK(rl_tensor(NULL, RL_OUTPUTS, 0, NULL, NULL, NULL, NULL) == RL_USAGE);
   CHECK(rl_bind(NULL, "w", NULL, 0) == RL_USAGE);
+  CHECK(rl_read(NULL, "w", NULL, 0) == RL_USAGE);
   CHECK(rl_run(NULL, NULL, NULL, NULL) == RL_USAGE);
   CHECK(rl_kernel_count(NULL) == -1);
   CHECK(rl_last_error()[0] != '\0');

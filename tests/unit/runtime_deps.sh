@@ -21,7 +21,7 @@ for name in $needed; do
   esac
 done
 
-expected='rl_bind rl_count rl_kernel_count rl_last_error rl_load rl_run rl_tensor rl_unload rl_version'
+expected='rl_bind rl_count rl_kernel_count rl_last_error rl_load rl_read rl_run rl_tensor rl_unload rl_version'
 shown=$("$tool" -W --dyn-syms "$library" | awk '$5 != "LOCAL" && $7 != "UND" && $8 != "" && $1 ~ /^[0-9]+:$/ {print $8}' | sort | tr '\n' ' ')
 if [ "$shown" != "$expected " ]; then
   echo "shows:    $shown" >&2

@@ -19,12 +19,31 @@ func.func @long(%x: tensor<256x4097xbf16>, %w: tensor<256x4097xbf16>) -> tensor<
 
 // What is stored along an odd N is turned on the way.
 // CHECK-LABEL: func.func @odd_columns
-// CHECK: ridge.permute {{.*}} tensor<1x256x255xbf16> -> tensor<1x255x256xbf16>
-// CHECK: ridge.pad
-// CHECK: ridge.matmul {{.*}} transpose_b : (tensor<1x256x264xbf16>, tensor<1x255x264xbf16>)
+// CHECK-NOT: ridge.pad
+// CHECK: ridge.permute {{.*}} {ridge.fast{{.*}} tensor<1x256x255xbf16> -> tensor<1x255x256xbf16>
+// CHECK: ridge.matmul {{.*}} transpose_b : (tensor<1x256x256xbf16>, tensor<1x255x256xbf16>)
 func.func @odd_columns(%x: tensor<256x256xbf16>, %w: tensor<256x255xbf16>) -> tensor<256x255xbf16> {
   %y = ridge.matmul %x, %w : (tensor<256x256xbf16>, tensor<256x255xbf16>) -> tensor<256x255xbf16>
   return %y : tensor<256x255xbf16>
+}
+
+// 8-bit numbers are multiplied along K: whatever is stored otherwise is turned.
+// CHECK-LABEL: func.func @bytes
+// CHECK-NOT: ridge.pad
+// CHECK: ridge.permute {{.*}} {ridge.fast{{.*}} tensor<1x256x512xf8E4M3FN> -> tensor<1x512x256xf8E4M3FN>
+// CHECK: ridge.matmul {{.*}} transpose_b : (tensor<1x128x256xf8E4M3FN>, tensor<1x512x256xf8E4M3FN>)
+func.func @bytes(%x: tensor<128x256xf8E4M3FN>, %w: tensor<256x512xf8E4M3FN>) -> tensor<128x512xf32> {
+  %y = ridge.matmul %x, %w : (tensor<128x256xf8E4M3FN>, tensor<256x512xf8E4M3FN>) -> tensor<128x512xf32>
+  return %y : tensor<128x512xf32>
+}
+
+// CHECK-LABEL: func.func @odd_bytes
+// CHECK: ridge.pad {{.*}} tensor<1x128x250xi8> -> tensor<1x128x256xi8>
+// CHECK: ridge.permute
+// CHECK: ridge.pad {{.*}} tensor<1x512x250xi8> -> tensor<1x512x256xi8>
+func.func @odd_bytes(%x: tensor<128x250xi8>, %w: tensor<250x512xi8>) -> tensor<128x512xi32> {
+  %y = ridge.matmul %x, %w : (tensor<128x250xi8>, tensor<250x512xi8>) -> tensor<128x512xi32>
+  return %y : tensor<128x512xi32>
 }
 
 // Whole vectors, f32 and small products stay as they are.

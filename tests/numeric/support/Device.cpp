@@ -50,9 +50,10 @@ class EngineDevice : public Device {
 public:
   explicit EngineDevice(Target target) : target(std::move(target)) {}
 
-  Result<std::unique_ptr<Module>> compile(const GraphSpec &spec) override {
+  Result<std::unique_ptr<Module>> compile(const GraphSpec &spec, int64_t delayedScaling) override {
     EngineOptions options;
     options.cache = "off";
+    options.delayedScaling = delayedScaling;
     RL_ASSIGN(Artifact artifact, compileSpec(spec, target, options));
     record = artifact.package.explain;
     return makeModule(std::move(artifact));

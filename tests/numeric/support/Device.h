@@ -21,7 +21,8 @@ public:
   /// "cpu" or "cuda". Code::Usage for another name, Code::Device without a GPU.
   static Result<std::unique_ptr<Device>> create(const std::string &target);
 
-  virtual Result<std::unique_ptr<Module>> compile(const GraphSpec &) = 0;
+  /// `delayedScaling`: as in EngineOptions.
+  virtual Result<std::unique_ptr<Module>> compile(const GraphSpec &, int64_t delayedScaling = 0) = 0;
   std::string record; ///< the decision record of the graph that was compiled last
   /// `offset`: tensors start one, two, three, four or eight elements behind a multiple of 256 bytes, few at one. Code::Device with the tensor's name where a
   /// kernel wrote outside of it.

@@ -76,3 +76,21 @@ g.write("y")
 g = Graph("single", a=("f32", 1024, 1024), w=("f32", 1024, 1024))
 g.node("y", "linear", "a", "w")
 g.write("y")
+
+
+# Numbers of 8 bits.
+def scaled_matmul(name, b="f8e4m3", sa=("f32", 4096), sb=("f32", 4096), out="bf16", **attrs):
+    g = Graph(name, a=("f8e4m3", 4096, 4096), w=(b, 4096, 4096), sa=sa, sb=sb)
+    g.node("y", "scaled_matmul", "a", "w", "sa", "sb", transpose_b=True, out_dtype=out, **attrs)
+    g.write("y")
+
+
+TOKEN = {"granularity_a": "token", "granularity_b": "token"}
+scaled_matmul("f8_token", b="f8e5m2", **TOKEN)
+scaled_matmul("f8_f32", out="f32", **TOKEN)
+scaled_matmul("f8_fast", out="f32", fast_accumulate=True, **TOKEN)
+scaled_matmul("f8_block", sa=("f32", 4096, 32), sb=("f32", 32, 32), granularity_a="block", block_a=[1, 128],
+              granularity_b="block", block_b=[128, 128])
+g = Graph("i8", a=("i8", 4096, 4096), w=("i8", 4096, 4096))
+g.node("y", "matmul", "a", "w", transpose_b=True)
+g.write("y")
