@@ -114,8 +114,8 @@ Status PrecisionCandidates::addProduct(NodeId id) {
   const std::string &mode = g.precision.mode;
   const DType narrow = mode == "f16" ? DType::F16 : DType::BF16;
   const DType x = g.type(unit.activation).dtype;
-  // What a widened weight is multiplied in. A CPU multiplies in f32 whatever it reads.
-  const DType compute = x != DType::F32 ? x : machine.gpu ? narrow : DType::F32;
+  // What a widened weight is multiplied in. A CPU multiplies in f32 whatever it reads, and rounding to less takes it time.
+  const DType compute = !machine.gpu ? DType::F32 : x != DType::F32 ? x : narrow;
   const DType f8 = gradient[unit.activation] ? DType::F8E5M2 : DType::F8E4M3;
   std::string mayNotCast = rules.mayNotCast(id), mayNot = rules.mayNotQuantise(id);
   // What the form of a product cannot have, whatever is asked for.

@@ -15,17 +15,21 @@ double sizeOf(DType t) { return static_cast<double>(dtypeSize(t)); }
 
 /// Rows up to which a product reads a narrow right operand as it is stored and widens it on the way. With more, every tile of rows
 /// would widen it again, and it is widened once, through memory.
-int64_t streamedRows(const cost::TargetDesc &machine) { return machine.gpu && machine.sm == 90 ? 64 : 16; }
+int64_t streamedRows(const cost::TargetDesc &machine) { return !machine.gpu ? 16 : machine.sm == 90 ? 64 : 2; }
 
 /// Of the rate of 16-bit products, what f8 operands widened on the way to a warp's tensor cores take longer: 4096^3 in 761 us on an
 /// H200, against 196 (tests/bench/NOTES.md).
 constexpr double kWidenedPair = 3.9;
 
-/// Instructions that make an f32 or 16-bit number of a narrow one: conversions for f8 came with compute capability 8.9.
+/// Instructions that make an f32 or 16-bit number of a narrow one: conversions for f8 came with compute capability 8.9. On a CPU,
+/// those that an operand takes to be packed (measured, 1 x 11008 x 4096 on two cores of a Zen 4 that had other work as well: f32
+/// 15.3 ms, bf16 11.2, i8 20.0, f8 23.1).
 double widening(DType t, const cost::TargetDesc &machine) {
-  if (isF8(t))
-    return machine.gpu && machine.sm >= 89 ? 1 : 8;
-  return t == DType::I8 ? 1 : 0;
+  if (!machine.gpu)
+    return t == DType::F32 ? 8 : dtypeSize(t) == 2 ? 14 : isF8(t) ? 38 : 30;
+  // Four at once where tensor memory copies stream them; the kernel of a few rows takes 14 (both tests/bench/NOTES.md).
+  const double each = machine.sm == 90 ? 2 : 14;
+  return isF8(t) ? each + (machine.sm >= 89 ? 0 : 8) : t == DType::I8 ? each : 0;
 }
 
 /// The type at whose rate two operands multiply. Pairs of 8 bits do so by warpgroup products alone (passes/plan/Wgmma), f8 only where
@@ -61,7 +65,7 @@ double quantiseSeconds(int64_t rows, int64_t width, DType from, DType to, bool a
   w.traffic = cost::Traffic::Row;
   w.bytesWritten = written;
   w.bytesRead = alone ? elements * sizeOf(from) : 0;
-  w.ops = elements * (cost::opCost(OpKind::Quantize, to).ops + (widening(to, machine) > 1 ? widening(to, machine) : 0));
+  w.ops = elements * cost::opCost(OpKind::Quantize, to).ops;
   w.reductions = 1;
   cost::Estimate e = cost::estimate(w, machine, false);
   return alone ? e.total : e.total - e.launch - e.latency;
@@ -106,9 +110,10 @@ double productSeconds(const ProductAsk &p, const cost::TargetDesc &machine) {
   const bool pair = isF8(p.a) && isF8(p.b);
   DType at = rows <= 2 ? DType::F32 : pair ? DType::F16 : as == DType::I8 ? DType::F32 : as;
   w.tensorFlops[static_cast<size_t>(at)] = 2 * B * computed * N * K * (pair && at == DType::F16 ? kWidenedPair : 1);
-  w.ops = B * (std::ceil(M / static_cast<double>(streamedRows(machine))) * N * K *
-                   (as == p.b ? 0 : widening(p.b, machine)) +
-               (as == p.a ? 0 : M * K * widening(p.a, machine)));
+  const double passes = machine.gpu ? std::ceil(M / static_cast<double>(streamedRows(machine))) : 1;
+  const bool packs = !machine.gpu;
+  w.ops = B * (passes * N * K * (as == p.b && !packs ? 0 : widening(p.b, machine)) +
+               (as == p.a && !packs ? 0 : M * K * widening(p.a, machine)));
   return cost::estimate(w, machine, false).total;
 }
 

@@ -192,6 +192,22 @@ TEST(Precision, OneTokenTakesNarrowWeightsAndManyMultiplyInEightBits) {
     }
 }
 
+TEST(Precision, MachinesDecideWhatPays) {
+  // One token: without a kernel that streams them, unpacking 8-bit weights takes longer than reading 16 bits, where there is
+  // little arithmetic for the bandwidth.
+  auto types = [](const char *machine, int64_t rows) {
+    return chosen(assign(graphOf(feedForward(rows), "auto"), {}, machine).record, "down");
+  };
+  EXPECT_EQ(types("h200", 1), "bf16 x i8 widened");
+  EXPECT_EQ(types("h200", 64), "bf16 x i8 widened");
+  EXPECT_EQ(types("rtx4090", 1), "bf16 x i8 widened");
+  EXPECT_EQ(types("a100", 1), "bf16 x bf16");
+  EXPECT_EQ(types("cpu", 1), "bf16 x bf16");
+  // No 8-bit products on its tensor cores here.
+  EXPECT_EQ(types("a100", 2048), "bf16 x bf16");
+  EXPECT_EQ(types("cpu", 300), "bf16 x bf16");
+}
+
 TEST(Precision, ModesOfferTheirTypesAlone) {
   auto types = [](const char *mode, DType t) {
     std::string all;
