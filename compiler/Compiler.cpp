@@ -3,6 +3,7 @@
 #include "compiler/Compiler.h"
 #include "compiler/Plan.h"
 #include "compiler/emit/Gemm.h"
+#include "compiler/emit/GemmStream.h"
 #include "compiler/emit/GemmWgmma.h"
 #include "compiler/emit/Pointwise.h"
 #include "compiler/emit/Row.h"
@@ -279,6 +280,9 @@ static GemmSchedule gemmSchedule(DictionaryAttr schedule) {
   s.warpsM = number(schedule, "warps_m");
   s.warpsN = number(schedule, "warps_n");
   s.warpsK = number(schedule, "warps_k");
+  s.once = flag(schedule, "once");
+  if (s.kernel == "stream")
+    s.blocksPerSm = number(schedule, "blocks_per_sm");
   if (auto t = schedule.getAs<DictionaryAttr>("wgmma")) {
     auto small = [&](StringRef name) { return static_cast<int>(number(t, name)); };
     s.wgmma = {.tileN = static_cast<int>(s.tileN),
@@ -297,7 +301,7 @@ static GemmSchedule gemmSchedule(DictionaryAttr schedule) {
 }
 
 /// For pointers that are not aligned: the same kernel, which adds in the same order, so that alignment does not show in the
-/// results; behind warpgroup products, which only read what is aligned, another one.
+/// results; behind tensor memory copies, which only read what is aligned, another one.
 Result<int64_t> Driver::emitGemm(ModuleOp kernels, DictionaryAttr schedule, Graph body, PackageLaunch &launch) {
   emit::GemmKernel kernel;
   kernel.name = launch.kernel;
@@ -307,9 +311,12 @@ Result<int64_t> Driver::emitGemm(ModuleOp kernels, DictionaryAttr schedule, Grap
   s.products = number(schedule, "products");
   kernel.lanes = number(schedule, "lanes");
   kernel.body = std::move(body);
-  if (s.kernel == "wgmma") {
+  if (s.kernel == "wgmma" || s.kernel == "stream") {
     kernel.lanes = wgmmaLanes(s.shape.n);
-    RL_TRY(emit::emitGemmWgmma(kernels, kernel, code, target.machine, launch));
+    if (s.kernel == "stream")
+      RL_TRY(emit::emitGemmStream(kernels, kernel, code, target.machine, launch));
+    else
+      RL_TRY(emit::emitGemmWgmma(kernels, kernel, code, target.machine, launch));
     GemmSchedule other = gemmSchedule(schedule.getAs<DictionaryAttr>("fallback"));
     other.shape = s.shape;
     other.products = s.products;

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/emit/Gemm.h"
 #include "compiler/emit/GemmParts.h"
+#include "compiler/emit/HopperAsm.h"
 #include "compiler/emit/Kernel.h"
 #include "passes/plan/Measure.h"
 
@@ -87,6 +88,8 @@ std::unique_ptr<TraceEmitter> GemmParts::startRead(const TracedOperand &operand,
   e->setRowIndex(row);
   e->setVectorIndex(vector);
   e->setErrorSlot(errorSlot);
+  if (policy && &operand != &traces.left)
+    e->setPolicy(policy);
   e->emitLoads();
   return e;
 }
@@ -256,6 +259,8 @@ Result<GemmLaunch> emitGemm(ModuleOp module, const GemmKernel &kernel, const Cod
     emitBlocked(parts, block);
   } else {
     f.function->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(), b.getI32IntegerAttr(blocksPerSm(kernel, traces)));
+    if (kernel.schedule.once)
+      parts.policy = evictFirst(b, loc);
     Value thread = gpu::ThreadIdOp::create(b, loc, gpu::Dimension::x);
     auto emit = kernel.schedule.kernel == "mma" ? emitMma : kernel.schedule.kernel == "thin" ? emitThin : emitSimt;
     RL_ASSIGN(launch.sharedBytes, emit(parts, block, thread));

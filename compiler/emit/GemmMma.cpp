@@ -63,6 +63,7 @@ private:
   void prepare(Side &);
   Value source(const Side &, Value row, Value vector);
   Value chunkAddress(const Side &, Value stage, Value row, Value chunk);
+  void copyByPolicy(Value to, Value from, Value size);
   void copyAsync(const Side &, Value stage, Value t);
   SmallVector<Value> load(const Side &, Value k0);
   void store(const Side &, ArrayRef<Value>, Value stage, Value k0);
@@ -184,6 +185,21 @@ Value MmaEmitter::source(const Side &side, Value row, Value vector) {
   return LLVM::GEPOp::create(b, loc, p.inputs[input].getType(), b.getI16Type(), p.inputs[input], ValueRange{offset});
 }
 
+void MmaEmitter::copyByPolicy(Value to, Value from, Value size) {
+  Type i32 = b.getI32Type();
+  Value at = LLVM::PtrToIntOp::create(b, loc, i32, sharedAt(to));
+  SmallVector<Value> operands{at, from, p.policy};
+  if (size)
+    operands.push_back(size);
+  // Side effects: not moved across barriers, waits and commits.
+  LLVM::InlineAsmOp::create(b, loc, LLVM::LLVMVoidType::get(b.getContext()), operands,
+                            b.getStringAttr(Twine("cp.async.cg.shared.global.L2::cache_hint [$0], [$1], 16, ") +
+                                            (size ? "$3, " : "") + "$2;"),
+                            b.getStringAttr(size ? "r,l,l,r" : "r,l,l"), b.getUnitAttr(), UnitAttr(),
+                            LLVM::TailCallKindAttr::get(b.getContext(), LLVM::TailCallKind::None),
+                            LLVM::AsmDialectAttr(), ArrayAttr());
+}
+
 /// Asks for tile `t` of the operand.
 void MmaEmitter::copyAsync(const Side &side, Value stage, Value t) {
   int64_t perTile = side.alongK() ? s.tileK / 8 : s.tileK, all = side.alongK() ? s.shape.k / 8 : s.shape.k;
@@ -207,6 +223,10 @@ void MmaEmitter::copyAsync(const Side &side, Value stage, Value t) {
       Value some = arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(16)),
             none = arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(0));
       size = arith::SelectOp::create(b, loc, there, some, none);
+    }
+    if (p.policy && !side.left) {
+      copyByPolicy(p.add(c.to, into), from, size);
+      continue;
     }
     NVVM::CpAsyncOp::create(b, loc, sharedAt(p.add(c.to, into)), from, 16, NVVM::LoadCacheModifierKind::CG, size);
   }

@@ -88,6 +88,7 @@ public:
   const CodeTarget &target;
   bool aligned;
   mlir::ValueRange inputs, outputs;
+  mlir::Value policy;    ///< of loads of the right operands, by which these leave the L2 cache first; null: none
   mlir::Value errorSlot; ///< where an index out of range is reported; null: nowhere
 
 private:

@@ -73,6 +73,7 @@ Status emitGemmWgmma(ModuleOp module, const GemmKernel &kernel, const CodeTarget
   g.batch = form.batch;
   g.pointers = static_cast<unsigned>(graph.inputs.size() + graph.outputs.size());
   g.tile = kernel.schedule.wgmma;
+  g.once = kernel.schedule.once;
   // Pieces of a cat; sin and cos reduce large arguments apart.
   g.branches = traces.epilogue.scopes.size() > 1 || llvm::any_of(traces.epilogue.instances, [&](const Instance &in) {
                  OpKind op = in.node == kNone ? OpKind::Full : graph.nodes[in.node].op;

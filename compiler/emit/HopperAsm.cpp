@@ -69,6 +69,15 @@ Value HopperAsm::compute(Type type, const Twine &text, const Twine &constraints,
   return inlineAsm(b, loc, type, text, constraints, operands)->getResult(0);
 }
 
+Value evictFirst(OpBuilder &b, Location loc) {
+  return LLVM::InlineAsmOp::create(b, loc, b.getI64Type(), ValueRange{},
+                                   b.getStringAttr("createpolicy.fractional.L2::evict_first.b64 $0, 1.0;"),
+                                   b.getStringAttr("=l"), UnitAttr(), UnitAttr(),
+                                   LLVM::TailCallKindAttr::get(b.getContext(), LLVM::TailCallKind::None),
+                                   LLVM::AsmDialectAttr(), ArrayAttr())
+      .getResult(0);
+}
+
 void HopperAsm::initBarrier(Value barrier, int count) {
   run("mbarrier.init.shared::cta.b64 [$0], " + Twine(count) + ";", "r", barrier);
 }
@@ -110,13 +119,18 @@ static std::string repeated(const char *text, size_t count) {
   return out;
 }
 
-void HopperAsm::load(Value to, Value map, ValueRange coordinates, Value barrier) {
+void HopperAsm::load(Value to, Value map, ValueRange coordinates, Value barrier, Value policy) {
   SmallVector<Value> operands{to, map, barrier};
   operands.append(coordinates.begin(), coordinates.end());
+  std::string hint = policy ? ".L2::cache_hint" : "", last;
+  if (policy) {
+    last = ", $" + std::to_string(operands.size());
+    operands.push_back(policy);
+  }
   run("cp.async.bulk.tensor." + Twine(coordinates.size()) +
-          "d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [$0], [$1, " +
-          coordinateText(3, coordinates.size()) + "], [$2];",
-      "r,l,r" + repeated(",r", coordinates.size()), operands);
+          "d.shared::cluster.global.tile.mbarrier::complete_tx::bytes" + hint + " [$0], [$1, " +
+          coordinateText(3, coordinates.size()) + "], [$2]" + last + ";",
+      "r,l,r" + repeated(",r", coordinates.size()) + (policy ? ",l" : ""), operands);
 }
 
 void HopperAsm::loadMulticast(Value to, Value map, ValueRange coordinates, Value barrier, int mask) {

@@ -60,6 +60,9 @@ bool isWgmmaShape(DType a, DType b, int n);
 /// Of its accumulators: f32, or i32 for integers.
 bool accumulatesIntegers(DType a);
 
+/// The policy of what is read once: it leaves the L2 cache before what else is there. PTX ISA, "createpolicy"; compute capability 8.0.
+mlir::Value evictFirst(mlir::OpBuilder &, mlir::Location);
+
 /// Addresses in shared memory are i32, those of barriers too.
 class HopperAsm {
 public:
@@ -75,7 +78,9 @@ public:
 
   // Tensor memory copies. Coordinates are i32, the innermost first; `map` is a generic pointer to the map.
   void prefetchMap(mlir::Value map);
-  void load(mlir::Value to, mlir::Value map, mlir::ValueRange coordinates, mlir::Value barrier);
+  /// `policy`: of the L2 cache, or none.
+  void load(mlir::Value to, mlir::Value map, mlir::ValueRange coordinates, mlir::Value barrier,
+            mlir::Value policy = {});
   /// To the same place in each block of the cluster whose bit is set, and its barrier there.
   void loadMulticast(mlir::Value to, mlir::Value map, mlir::ValueRange coordinates, mlir::Value barrier, int mask);
   void store(mlir::Value map, mlir::ValueRange coordinates, mlir::Value from);

@@ -29,6 +29,9 @@ public:
   /// Where an index out of range is reported: a pointer to an i32 that is 0 before the first. Null: nowhere.
   void setErrorSlot(mlir::Value v) { errorSlot = v; }
 
+  /// Of vectors that are loaded whole: how they are kept in the L2 cache (a GPU's policy, i64). Such are not kept in L1.
+  void setPolicy(mlir::Value v) { policy = v; }
+
   /// f32 results of this node of the file are converted to the node's type without rounding, unless the graph is strict: such a
   /// conversion is no cast of the file's.
   void keepWide(uint32_t specIndex) { wideNodes.push_back(specIndex); }
@@ -72,6 +75,8 @@ private:
   mlir::Value guardOf(const Instance &, bool perLane);
   mlir::Value address(mlir::Value pointer, mlir::Type element, mlir::Value offset);
   mlir::Value load(mlir::Value pointer, mlir::Type element, mlir::Type type, mlir::Value offset, unsigned alignment);
+  mlir::Value loadByPolicy(mlir::Value pointer, mlir::Type element, mlir::VectorType, mlir::Value offset,
+                           unsigned alignment);
   Lane emitLoad(const Instance &);
   mlir::Value inRange(uint32_t index, int64_t extent);
   mlir::Value dynamicIndex(int dim);
@@ -95,7 +100,7 @@ private:
   mlir::ValueRange outputs;
   BodyEmitter body;
   IndexEmitter indices;
-  mlir::Value errorSlot;
+  mlir::Value errorSlot, policy;
   std::unordered_map<ValueId, mlir::Value> pointers;
   std::vector<Lane> lanes;                     ///< by instance; set through setLane within branches
   std::vector<std::pair<uint32_t, Lane>> undo; ///< what lanes set within the open branches were before

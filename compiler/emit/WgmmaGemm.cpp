@@ -269,6 +269,7 @@ private:
   HopperAsm hopper;
   GemmBlock block;
   Value barriers, firstWork, workStep;
+  Value policy; ///< of the right operand's copies
 };
 
 std::pair<Value, Value> KernelEmitter::next(Value stage, Value parity) {
@@ -338,7 +339,7 @@ void KernelEmitter::loadStage(const GemmPlace &place, ArrayRef<SmallVector<Value
       if (tile.cluster > 1)
         hopper.loadMulticast(i.add(to, n * 128), map, c, barrier, (1 << tile.cluster) - 1);
       else
-        hopper.load(i.add(to, n * 128), map, c, barrier);
+        hopper.load(i.add(to, n * 128), map, c, barrier, policy);
     }
   }
 }
@@ -350,6 +351,8 @@ void KernelEmitter::emitProducer() {
   b.setInsertionPoint(one.thenBlock()->getTerminator());
   for (Value map : block.maps)
     hopper.prefetchMap(map);
+  if (g.once)
+    policy = evictFirst(b, loc);
   auto tiles = scf::ForOp::create(b, loc, firstWork, i.of(plan.work), workStep, ValueRange{i.of(0), i.of(1)});
   OpBuilder::InsertionGuard tilesGuard(b);
   b.setInsertionPointToStart(tiles.getBody());

@@ -80,6 +80,7 @@ struct WgmmaGemm {
   std::vector<GemmVector> columns, rows; ///< likewise: loaded ahead, where the callback's own loads would be waited for
   bool promotes = false; ///< sums of 8-bit floats over 128 of K are added up in f32 (cost::GemmShape::promotes)
   std::vector<WgmmaScales> scales; ///< of the left and the right operand, or none; one product, promoted
+  bool once = false;               ///< the right operands leave the L2 cache first
   bool branches = false;           ///< what the epilogue computes may part the threads of a warp
   cost::GemmTile tile;
 

@@ -19,7 +19,8 @@ extern const size_t kTargetTextCount;
 } // namespace detail
 
 static constexpr const char *kTrafficNames[kTrafficCount] = {
-    "copy", "row", "longRow", "column", "full", "readStatistics", "columnPartials", "transpose", "gather", "matrix"};
+    "copy",           "row",       "longRow", "column", "full",      "readStatistics",
+    "columnPartials", "transpose", "gather",  "matrix", "matrixOnce"};
 
 const char *trafficName(Traffic t) { return kTrafficNames[static_cast<size_t>(t)]; }
 

@@ -29,8 +29,9 @@ enum class Traffic : uint8_t {
   Transpose,      ///< through shared memory
   Gather,         ///< rows picked by an index
   Matrix,         ///< operands of a matmul
+  MatrixOnce,     ///< the same, of which the larger leaves the L2 cache first
 };
-inline constexpr int kTrafficCount = 10;
+inline constexpr int kTrafficCount = 11;
 const char *trafficName(Traffic);
 
 struct TargetDesc {

@@ -158,6 +158,9 @@ std::optional<DType> tensorType(const Graph &graph, const Node &product) {
 
 namespace {
 
+/// Of the L2 cache, what is better left to others from here on.
+constexpr double kOnceShare = 0.25;
+
 /// The tiles of mma. Few rows leave K to be divided between warps. `rate`: multiply-adds a clock and SM, measured on an H200 at
 /// 4096^3 and 1024^3 in bf16, at its nominal clock; those of thin tiles, which wait for memory, are estimates.
 constexpr struct {
@@ -166,6 +169,53 @@ constexpr struct {
 } kTiles[] = {{128, 256, 32, 4, 2, 4, 1, 650}, {128, 128, 32, 4, 2, 4, 1, 490}, {128, 64, 32, 4, 4, 2, 1, 520},
               {64, 128, 32, 4, 2, 2, 1, 670},  {64, 64, 64, 4, 2, 2, 1, 560},   {64, 64, 128, 3, 2, 1, 4, 450},
               {32, 64, 128, 4, 1, 1, 8, 450},  {16, 64, 128, 4, 1, 1, 8, 450},  {16, 32, 256, 4, 1, 1, 8, 450}};
+
+/// Calls `load` for each tensor that an operand is computed from, and `op` for each op in between.
+template <typename Load, typename Op>
+void walkOperand(const Graph &graph, ValueId operand, const std::vector<ValueId> &loads, Load load, Op op) {
+  std::vector<ValueId> work{operand};
+  std::set<ValueId> seen{operand}, stored(loads.begin(), loads.end());
+  while (!work.empty()) {
+    ValueId v = work.back();
+    work.pop_back();
+    if (graph.values[v].kind != Value::Result || stored.contains(v)) {
+      load(v);
+      continue;
+    }
+    const Node &node = graph.nodes[graph.values[v].node];
+    op(node, v);
+    for (const Operand &o : node.inputs)
+      if (!o.isLiteral() && seen.insert(o.value).second)
+        work.push_back(o.value);
+  }
+}
+
+/// kNone where the operand is computed from nothing.
+ValueId largestLoad(const Graph &graph, ValueId operand, const std::vector<ValueId> &loads) {
+  ValueId largest = kNone;
+  walkOperand(
+      graph, operand, loads,
+      [&](ValueId v) {
+        if (largest == kNone || graph.type(v).bytes() > graph.type(largest).bytes())
+          largest = v;
+      },
+      [](const Node &, ValueId) {});
+  return largest;
+}
+
+/// What computing an element of the operand takes, as instructions.
+double operandOps(const Graph &graph, ValueId operand, const std::vector<ValueId> &loads) {
+  double ops = 0;
+  walkOperand(
+      graph, operand, loads, [](ValueId) {},
+      [&](const Node &node, ValueId v) {
+        if (cost::isView(node.op))
+          return;
+        cost::OpCost c = cost::opCost(node.op, graph.type(v).dtype, node.attrs.tanhApproximation);
+        ops += c.ops + 8 * c.special;
+      });
+  return ops;
+}
 
 /// Bytes that a tile schedule moves: each operand once, and from the L2 cache again for every further tile of the other side.
 void countTraffic(const Graph &graph, const Trace &epilogue, const std::vector<NodeId> &products,
@@ -227,7 +277,7 @@ int64_t sharedBytes(const Graph &graph, const std::vector<NodeId> &products, con
 cost::WorkEstimate workOf(const Graph &graph, const Trace &epilogue, const std::vector<NodeId> &products,
                           const std::vector<ValueId> &loads, const GemmSchedule &s, const cost::TargetDesc &target) {
   cost::WorkEstimate w;
-  w.traffic = cost::Traffic::Matrix;
+  w.traffic = s.once ? cost::Traffic::MatrixOnce : cost::Traffic::Matrix;
   countTraffic(graph, epilogue, products, loads, s, w);
   for (const Instance &in : epilogue.instances) {
     cost::WorkEstimate one = measureOps(
@@ -242,6 +292,13 @@ cost::WorkEstimate workOf(const Graph &graph, const Trace &epilogue, const std::
                 static_cast<double>(s.products);
   if (s.kernel == "thin") // each weight is widened once
     w.ops += macs / static_cast<double>(s.tileM);
+  // Or computed: each op takes an instruction or two more, of narrow numbers, as what it reads is unpacked and converted. (8-bit
+  // integers times scales, one row, on an H200: 24.9 us.)
+  constexpr double kUnpacked = 3.5;
+  if (s.kernel == "thin" || s.kernel == "mma")
+    for (NodeId n : products)
+      w.ops += kUnpacked * operandOps(graph, graph.nodes[n].inputs[1].value, loads) *
+               static_cast<double>(s.shape.batch * s.shape.n * s.shape.k * tilesM);
   DType type = DType::F32;
   if (s.kernel == "mma") {
     type = *tensorType(graph, graph.nodes[products[0]]);
@@ -266,6 +323,11 @@ cost::WorkEstimate workOf(const Graph &graph, const Trace &epilogue, const std::
     // Rows that are not there are not read.
     w.bytesInFlight = static_cast<double>((std::min(s.tileM, s.shape.m) + s.products * s.tileN) * s.tileK * 2) *
                       static_cast<double>(std::max<int64_t>(1, s.stages - 1));
+    // What is not copied as it is passes through registers, and these hold one tile.
+    if (ValueId v = largestLoad(graph, graph.nodes[products[0]].inputs[1].value, loads);
+        s.kernel == "mma" && v != kNone && graph.type(v).dtype != type)
+      w.bytesInFlight =
+          static_cast<double>(s.products * s.tileN * s.tileK) * static_cast<double>(dtypeSize(graph.type(v).dtype));
     if (s.kernel == "thin") {
       int64_t columns = graph.nodes[products[0]].attrs.transposeB ? s.tileN / s.warpsN : 1;
       w.bytesInFlight = static_cast<double>(s.threads * 16 * s.stages * columns * s.products);
@@ -277,6 +339,11 @@ cost::WorkEstimate workOf(const Graph &graph, const Trace &epilogue, const std::
       w.bytesInFlight *= all / (w.bytesRead + w.l2Bytes * kShorter);
   }
   return w;
+}
+
+bool isOnce(const Graph &graph, const std::vector<NodeId> &products, const std::vector<ValueId> &loads,
+            const GemmSchedule &s, const cost::TargetDesc &target) {
+  return (s.kernel == "thin" || s.kernel == "mma") && readsRightOnce(graph, products, loads, s, target);
 }
 
 /// Kernels that stream the right operand, for so few rows that the arithmetic of single elements keeps up with memory.
@@ -382,9 +449,26 @@ std::string figure(double v, const char *format = "%.3g") {
 
 } // namespace
 
+bool readsRightOnce(const Graph &graph, const std::vector<NodeId> &products, const std::vector<ValueId> &loads,
+                    const GemmSchedule &s, const cost::TargetDesc &target) {
+  if (!target.gpu || s.tileM < s.shape.m)
+    return false;
+  double bytes = 0;
+  for (NodeId n : products) {
+    ValueId v = largestLoad(graph, graph.nodes[n].inputs[1].value, loads);
+    // One that all of a batch read, or that is seen several times, is not read once.
+    if (v == kNone || graph.type(v).elements() < s.shape.batch * s.shape.n * s.shape.k)
+      return false;
+    bytes += static_cast<double>(graph.type(v).bytes());
+  }
+  return bytes >= kOnceShare * target.l2Bytes;
+}
+
 void scheduleGemm(const Graph &graph, const Trace &epilogue, const std::vector<NodeId> &products,
                   const cost::TargetDesc &target, PlannedGroup &g) {
   std::vector<GemmSchedule> all = candidates(graph, products, epilogue.lanes, target);
+  for (GemmSchedule &s : all)
+    s.once = isOnce(graph, products, g.inputs, s, target);
   size_t best = 0;
   std::vector<cost::Estimate> times;
   std::vector<cost::WorkEstimate> works;
@@ -395,6 +479,15 @@ void scheduleGemm(const Graph &graph, const Trace &epilogue, const std::vector<N
   for (size_t i = 0; i < all.size(); ++i) {
     works.push_back(workOf(graph, epilogue, products, g.inputs, all[i], target));
     times.push_back(cost::estimate(works.back(), target));
+    if (all[i].once) {
+      // Until the stream of the right operand flows and after it: what 34, 90 and 235 MB took on an H200 beside their traffic.
+      double ends = all[i].kernel == "thin" ? 2.2e-6 : 3.0e-6;
+      // Tiles of half lines: 64 x 28672 x 4096 took 101 us.
+      if (all[i].kernel == "mma" && all[i].tileK * 2 < static_cast<int64_t>(target.lineBytes))
+        ends += 0.65 * times[i].memory;
+      times[i].tail += ends;
+      times[i].total += ends;
+    }
     double now = times[i].total, least = times[best].total;
     if (now < 0.99 * least || (now < 1.01 * least && inFlight(i) > inFlight(best)))
       best = i;
@@ -430,6 +523,8 @@ void scheduleGemm(const Graph &graph, const Trace &epilogue, const std::vector<N
   why += ": " + figure(flops / 1e9) + " Gflop in " + figure(g.time.compute() * 1e6) + " us, " +
          figure(g.work.bytes() / 1e6) + " MB in " + figure(g.time.memory * 1e6) + " us";
   g.why.push_back(why);
+  if (s.once)
+    g.why.push_back(kReadOnce);
   std::string others;
   for (size_t i = 0; i < all.size(); ++i)
     if (i != best)

@@ -42,6 +42,7 @@ bool shareKernel(const Graph &, const Node &, const Node &);
 ///   simt     GPU: tiles in shared memory, fused multiply-adds of single elements
 ///   mma      GPU: tiles in shared memory, 16-bit operands on the tensor cores of a warp
 ///   thin     GPU: a few rows, the right operand streamed from memory once; `stages` loads of a thread in flight
+///   stream   compute capability 9.0: up to 64 rows, the right operand by tensor memory copies (compiler/emit/GemmStream)
 ///   wgmma    compute capability 9.0: tensor memory copies and warpgroup products (compiler/emit/WgmmaGemm)
 struct GemmSchedule {
   std::string kernel;
@@ -50,8 +51,11 @@ struct GemmSchedule {
   int64_t tileM = 0, tileN = 0, tileK = 0; ///< of a block
   int64_t stages = 1;                      ///< tiles of operands in flight
   int64_t threads = 1;
-  int64_t warpsM = 1, warpsN = 1, warpsK = 1; ///< of mma and thin: how a tile is divided between warps
-  cost::GemmTile wgmma;                       ///< of wgmma: all of its tile
+  int64_t warpsM = 1, warpsN = 1, warpsK = 1; ///< of mma, thin and stream: how a tile is divided between warps
+  int64_t blocksPerSm = 1;                    ///< of stream
+  bool once =
+      false; ///< the right operand is read once, and asked for so that it leaves the L2 cache before what else is there
+  cost::GemmTile wgmma; ///< of wgmma: all of its tile
   bool operator==(const GemmSchedule &) const = default;
 };
 
@@ -78,6 +82,14 @@ int64_t epilogueLanes(const Graph &, const std::vector<ValueId> &outputs, int64_
 /// The type whose values all operands are exactly in, of those that tensor cores of a warp multiply: bf16 or f16; nullopt: they
 /// are multiplied as f32 or integers.
 std::optional<DType> tensorType(const Graph &, const Node &product);
+
+/// Whether the kernel reads the right operands once, and they are so large a part of the L2 cache that they had better leave it
+/// first: nothing of them would still be there when they are read again, and what others left there would be gone.
+/// `loads`: of the group.
+bool readsRightOnce(const Graph &, const std::vector<NodeId> &products, const std::vector<ValueId> &loads,
+                    const GemmSchedule &, const cost::TargetDesc &);
+inline constexpr const char *kReadOnce =
+    "the right operand is read once and is a large part of the L2 cache: it is asked for so that it leaves that first";
 
 /// Fills in the schedule, work, time and reasons. `epilogue` is the trace of the group's outputs; inputs, outputs and nodes are
 /// there.

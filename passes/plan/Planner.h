@@ -36,7 +36,7 @@ struct PlannedGroup {
   int64_t parts = 0;   ///< not 0: some outputs are sums down the columns (ColumnSums.h); a block has the rows of a part
   bool online = false; ///< a maximum and the sum of exponentials over it take one pass (OnlineSum.h)
   std::optional<GemmSchedule> gemm;     ///< of a kernel of matrix products, with B*M `rows` of N
-  std::optional<GemmSchedule> fallback; ///< of "wgmma": for pointers that are not aligned
+  std::optional<GemmSchedule> fallback; ///< of "wgmma" and "stream": for pointers that are not aligned
   cost::WorkEstimate work;
   cost::Estimate time;
   int64_t unfusedBytes = 0; ///< what its nodes would move as one kernel each; layouts that are views move nothing

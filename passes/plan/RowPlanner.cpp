@@ -5,6 +5,7 @@
 #include "passes/plan/Cuts.h"
 #include "passes/plan/RowPlannerParts.h"
 #include "passes/plan/RowSchedule.h"
+#include "passes/plan/Stream.h"
 #include "passes/plan/Trace.h"
 #include "passes/plan/TransposePlanner.h"
 #include "passes/plan/Wgmma.h"
@@ -215,6 +216,7 @@ Result<RowPlanner::Verdict> RowPlanner::judgeProducts(const Draft &d) {
     request.lanes = wgmmaLanes(d.space.width);
     RL_ASSIGN(Trace pairs, tracePointwise(request));
     scheduleWgmma(graph, pairs, products, operands, target, g);
+    scheduleStream(graph, pairs, products, operands, target, g);
   }
   out.group = std::move(g);
   return out;

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "passes/plan/ColumnSums.h"
 #include "passes/plan/RowPlannerParts.h"
+#include "passes/plan/Stream.h"
 
 #include <algorithm>
 #include <deque>
@@ -139,6 +140,9 @@ void RowPlanner::storeOperands() {
     if (from && !stored.contains(v) && opInfo(from->op).cls != OpClass::Creation)
       cut(v, "stored: '" + graph.values[product.outputs[0]].name + "' multiplies it");
   };
+  std::vector<bool> boundary(graph.values.size(), false);
+  for (ValueId v : stored)
+    boundary[v] = true;
   for (const Node &node : graph.nodes)
     if (isProduct(node)) {
       if (target.gpu && target.sm == 90) {
@@ -152,7 +156,7 @@ void RowPlanner::storeOperands() {
       }
       for (bool left : {true, false}) {
         ValueId operand = node.inputs[left ? 0 : 1].value, v = operandSource(graph, operand, &stored);
-        if (!readsOnce(graph, node, left, stored))
+        if (!readsOnce(graph, node, left, stored) && (left || !streamsOperand(graph, node, boundary, target)))
           cutComputed(v, node);
       }
     }

@@ -453,6 +453,7 @@ void scheduleWgmma(const Graph &graph, const Trace &epilogue, const std::vector<
   s.threads = tile.threads();
   s.warpsM = s.warpsN = s.warpsK = 1;
   s.wgmma = tile;
+  s.once = readsRightOnce(graph, products, g.inputs, s, target);
   std::snprintf(text, sizeof text,
                 " at %.3g us: where a pointer is no multiple of 16 bytes, or the driver has no tensor maps",
                 g.time.total * 1e6);
@@ -497,6 +498,8 @@ void scheduleWgmma(const Graph &graph, const Trace &epilogue, const std::vector<
   list(form.rows, " by rows");
   if (!ahead.empty())
     g.why.push_back("loaded ahead of the epilogue: " + ahead);
+  if (s.once)
+    g.why.push_back(kReadOnce);
   g.why.push_back("otherwise " + fallback);
 }
 

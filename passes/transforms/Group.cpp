@@ -96,6 +96,7 @@ private:
           name("warps_m", i64(s.warpsM)),
           name("warps_n", i64(s.warpsN)),
           name("warps_k", i64(s.warpsK)),
+          name("once", b.getBoolAttr(s.once)),
       };
     };
     if (g.gemm) {
@@ -108,7 +109,9 @@ private:
           name("products", i64(g.gemm->products)),
       });
     }
-    if (g.fallback) {
+    if (g.gemm && g.gemm->kernel == "stream")
+      schedule.push_back(name("blocks_per_sm", i64(g.gemm->blocksPerSm)));
+    if (g.gemm && g.gemm->kernel == "wgmma") {
       const rl::cost::GemmTile &t = g.gemm->wgmma;
       schedule.push_back(name("wgmma", b.getDictionaryAttr({
                                            name("consumers", i64(t.consumers)),
@@ -121,6 +124,8 @@ private:
                                            name("blocks_per_sm", i64(t.blocksPerSm)),
                                            name("more_registers", b.getBoolAttr(t.moreRegisters)),
                                        })));
+    }
+    if (g.fallback) {
       SmallVector<NamedAttribute> other = tiles(*g.fallback);
       other.push_back(name("threads", i64(g.fallback->threads)));
       schedule.push_back(name("fallback", b.getDictionaryAttr(other)));

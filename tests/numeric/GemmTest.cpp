@@ -4,12 +4,13 @@
 // Random graphs around matrix products and attention on a target against the reference interpreter, which sums in f64. Where a
 // result is not finite it must be so in the same way; integers must be equal; floats may differ by what sums in f32 in another
 // order do, measured against the largest of the tensor. Results are the same bits from run to run, from a compile to the next and
-// wherever tensors lie in memory; but for warpgroup products (Hopper), which another kernel stands in for where a tensor is not
-// aligned. Graphs that fail are printed.
+// wherever tensors lie in memory; but for products by tensor memory copies (Hopper), which another kernel stands in for where a tensor
+// is not aligned. Graphs that fail are printed.
 //
 // --large: products large enough for warpgroup products.
+// --few: products of few rows and many weights, of 16 bits, or of 8 with a scale for each row of them, all of them, or a block.
 //
-//   numeric_gemm_test [--target cpu|cuda] [--seeds A:B] [--large] [--print]
+//   numeric_gemm_test [--target cpu|cuda] [--seeds A:B] [--large] [--few] [--print]
 #include "frontend/json/JsonReader.h"
 #include "ir/interp/Convert.h"
 #include "tests/numeric/support/Device.h"
@@ -33,6 +34,7 @@ class Generator : GraphMaker {
 public:
   Generator(uint64_t seed, bool large) : GraphMaker(seed), large(large), budget(large ? 1500000000 : 3000000) {}
   GraphSpec run();
+  GraphSpec runFew();
 
 private:
   int64_t extent();
@@ -41,6 +43,7 @@ private:
   std::optional<Val> product(std::optional<Val> left);
   std::optional<Val> attention();
   std::optional<Val> scaled(Shape batch, int64_t M, int64_t N, int64_t K, bool transposeA, bool transposeB);
+  std::optional<Val> weights(DType, int64_t n, int64_t k);
 
   bool large;
   int64_t budget; ///< multiplications: the interpreter is slow
@@ -374,6 +377,68 @@ GraphSpec Generator::run() {
   return std::move(spec);
 }
 
+/// As they are, or dequantised.
+std::optional<Generator::Val> Generator::weights(DType dtype, int64_t n, int64_t k) {
+  const int64_t manner = rng.below(10);
+  if (manner < 2)
+    return input(dtype, {n, k});
+  Val q = input(DType::I8, {n, k});
+  if (rng.chance(15)) { // a part of larger rows
+    if (auto part = emit("slice", {input(DType::I8, {n, k + 32})},
+                         {{"dim", integer(1)}, {"start", integer(16)}, {"end", integer(k + 16)}}))
+      q = *part;
+  }
+  std::optional<Val> wide;
+  if (manner == 2)
+    return emit("cast", {q}, {{"dtype", word(dtype)}});
+  if (manner == 3) {
+    wide = emit("cast", {q}, {{"dtype", word(dtype)}});
+    return wide ? emit("mul", {*wide, input(dtype, {n, 1})}) : wide;
+  }
+  Shape scale{n};
+  Attributes attrs{{"dtype", word(dtype)}, {"granularity", std::string("axis")}, {"axis", integer(0)}};
+  if (manner == 4) {
+    scale = {};
+    attrs = {{"dtype", word(dtype)}, {"granularity", std::string("tensor")}};
+  } else if (manner == 5 && n % 8 == 0 && k % 8 == 0) {
+    scale = {n / 8, k / 8};
+    attrs = {{"dtype", word(dtype)}, {"granularity", std::string("block")}, {"block", list({8, 8})}};
+  }
+  std::vector<Val> operands{q, input(DType::F32, scale)};
+  if (manner == 6)
+    operands.push_back(input(DType::I32, scale));
+  return emit("dequantize", operands, attrs);
+}
+
+GraphSpec Generator::runFew() {
+  spec.name = "few";
+  spec.strict = rng.chance(15);
+  constexpr int64_t kBudget = 60000000;
+  static const std::vector<int64_t> wide = {264, 1000, 1280, 2056, 3001, 4104, 5000, 5504, 8192, 11008},
+                                    deep = {256, 416, 528, 1040, 1296, 2064, 3000, 4096, 4112};
+  int64_t m = rng.chance(25) ? 1 : rng.range(1, 64), n = rng.pick(wide), k = rng.pick(deep);
+  while (m * n * k > kBudget)
+    (m > 8 && rng.chance(50) ? m : n) /= 2;
+  const DType dtype = rng.chance(70) ? DType::BF16 : DType::F16;
+  Val left = input(dtype, {m, k});
+  std::optional<Val> out;
+  for (int64_t products = rng.chance(20) ? 2 : 1; products > 0; --products) {
+    std::optional<Val> w = weights(dtype, n, k);
+    std::optional<Val> y =
+        w ? emit("linear", rng.chance(30) ? std::vector<Val>{left, *w, input(dtype, {n})} : std::vector<Val>{left, *w})
+          : w;
+    if (y && out) {
+      std::optional<Val> gate = emit("silu", {*out});
+      y = gate ? emit("mul", {*gate, *y}) : y;
+    }
+    out = y ? y : out;
+  }
+  if (out && rng.chance(40))
+    out = behind(*out);
+  spec.outputs.push_back(out ? out->name : left.name);
+  return std::move(spec);
+}
+
 /// Tame numbers; now and then, where `wild`, what is not finite. (Behind one product it can be told what must come of it; in
 /// another one it meets numbers of which rounding decides the sign.)
 HostTensor data(Rng &rng, const TensorType &type, bool wild) {
@@ -398,7 +463,7 @@ HostTensor data(Rng &rng, const TensorType &type, bool wild) {
 int main(int argc, char **argv) {
   std::string target = "cpu";
   uint64_t first = 0, end = 100;
-  bool print = false, large = false;
+  bool print = false, large = false, few = false;
   for (int i = 1; i < argc; ++i) {
     std::string a = argv[i];
     if (a == "--target" && i + 1 < argc) {
@@ -409,10 +474,12 @@ int main(int argc, char **argv) {
       end = *colon == ':' ? std::strtoull(colon + 1, nullptr, 10) : first + 1;
     } else if (a == "--large") {
       large = true;
+    } else if (a == "--few") {
+      few = true;
     } else if (a == "--print") {
       print = true;
     } else {
-      std::fprintf(stderr, "usage: numeric_gemm_test [--target cpu|cuda] [--seeds A:B] [--large] [--print]\n");
+      std::fprintf(stderr, "usage: numeric_gemm_test [--target cpu|cuda] [--seeds A:B] [--large] [--few] [--print]\n");
       return 1;
     }
   }
@@ -421,11 +488,11 @@ int main(int argc, char **argv) {
     std::fprintf(stderr, "%s\n", device.error().str().c_str());
     return 4;
   }
-  int failed = 0, compared = 0, warpgroups = 0;
-  bool hasThem = false; // the machine; it says why where it does not use them
+  int failed = 0, compared = 0, warpgroups = 0, streams = 0;
+  bool hasThem = false, hasStreams = false; // the machine; it says why where it does not use them
   for (uint64_t seed = first; seed < end; ++seed) {
     nameCrash("seed " + std::to_string(seed));
-    GraphSpec spec = Generator(seed, large).run();
+    GraphSpec spec = few ? Generator(seed, large).runFew() : Generator(seed, large).run();
     if (print)
       std::printf("%s\n", printGraph(spec).c_str());
     auto check = [&]() -> std::string {
@@ -439,8 +506,9 @@ int main(int argc, char **argv) {
         products += n.op == OpKind::Attention
                         ? 2
                         : n.op == OpKind::Matmul || n.op == OpKind::Linear || n.op == OpKind::ScaledMatmul;
+      // A scale that is not finite multiplies a sum where it should its terms.
       for (ValueId v : graph->inputs)
-        inputs.push_back(data(rng, graph->type(v), products == 1));
+        inputs.push_back(data(rng, graph->type(v), products == 1 && !few));
       Result<std::unique_ptr<Module>> module = (*device)->compile(spec);
       if (!module)
         return "does not compile: " + module.error().str();
@@ -453,8 +521,11 @@ int main(int argc, char **argv) {
         return "interpreter: " + kept.error().str();
       const bool telling = isFiniteAlike(*want, *kept);
       const DType coarsest = coarsestType(*graph);
-      const bool other = (*device)->record.find("kernel 'wgmma'") != std::string::npos;
-      warpgroups += other;
+      const bool warpgroup = (*device)->record.find("kernel 'wgmma'") != std::string::npos,
+                 stream = (*device)->record.find("kernel 'stream'") != std::string::npos, other = warpgroup || stream;
+      warpgroups += warpgroup;
+      streams += stream;
+      hasStreams |= (*device)->record.find("streamed operand") != std::string::npos || stream;
       hasThem |= (*device)->record.find("warpgroup products") != std::string::npos;
       std::vector<HostTensor> last[2];
       for (bool offset : {false, true, false}) {
@@ -483,9 +554,9 @@ int main(int argc, char **argv) {
       std::fflush(stdout);
     }
   }
-  std::printf("%s: products, seeds %llu:%llu, %d compared, %d by warpgroup products, %d failed\n", target.c_str(),
-              static_cast<unsigned long long>(first), static_cast<unsigned long long>(end), compared, warpgroups,
-              failed);
-  const bool idle = large && hasThem && warpgroups == 0;
+  std::printf("%s: products, seeds %llu:%llu, %d compared, %d by warpgroup products, %d streamed, %d failed\n",
+              target.c_str(), static_cast<unsigned long long>(first), static_cast<unsigned long long>(end), compared,
+              warpgroups, streams, failed);
+  const bool idle = (large && hasThem && warpgroups == 0) || (few && hasStreams && streams == 0);
   return failed || idle || compared * 2 < static_cast<int>(end - first) ? 4 : 0;
 }

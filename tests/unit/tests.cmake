@@ -23,6 +23,7 @@ ridgeline_test(MeasureTest rl_plan rl_api)
 ridgeline_test(PlannerTest rl_plan rl_api)
 ridgeline_test(PrecisionTest rl_precision rl_api rl_interp rl_json)
 ridgeline_test(WgmmaFormTest rl_plan rl_api rl_interp)
+ridgeline_test(StreamTest rl_plan rl_api)
 ridgeline_test(ArenaTest rl_base)
 target_sources(ArenaTest PRIVATE ${PROJECT_SOURCE_DIR}/compiler/Plan.cpp) # without the compiler's libraries
 ridgeline_test(IncludeOrderTest)

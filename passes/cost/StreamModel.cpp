@@ -1,0 +1,147 @@
+// Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "passes/cost/StreamModel.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+namespace rl::cost {
+
+namespace {
+
+int64_t roundUp(int64_t v, int64_t to) { return (v + to - 1) / to * to; }
+
+/// Beyond these many stages of a block nothing more is on its way.
+constexpr int kMostStages = 16;
+/// Of the right operand, in bytes along K.
+constexpr int64_t kStageBytes = 128;
+
+// What the parts take; measured on an H200 (tests/bench/NOTES.md).
+/// Of the copy bandwidth, what the stream reaches.
+constexpr double kStreamed = 0.97;
+/// Bytes a clock that an SM takes in (as in GemmModel.cpp).
+constexpr double kIngest = 57;
+/// Multiply-adds a clock that the tensor cores of an SM do for mma.sync, and warp instructions a clock beside them.
+constexpr double kMacs = 670, kIssue = 2.2;
+/// Ahead of the first stage and behind the last: barriers, sums are exchanged and added, the epilogue waits for its loads. And again
+/// for each further block that an SM has in the same place, where no other hides it.
+constexpr double kEndSeconds = 1.8e-6, kTurnSeconds = 2e-6;
+
+/// Registers of a thread that multiplies: sums, fragments of both sides, scales, addresses; and what ptxas wants to be free with, or
+/// it spills.
+int64_t registersOf(const StreamShape &s, const StreamTile &t) {
+  int64_t sums = s.products * t.blocksOfWarp() * s.rows() / 2, left = s.widens() ? s.rows() : s.rows() / 2;
+  int64_t scales = s.widens() ? 2 * s.products * t.blocksOfWarp() : 0;
+  return sums + left + scales + 32 + 8 * s.products + sums / 8;
+}
+
+/// What a thread may have, by the blocks that an SM holds.
+int64_t registersFor(const StreamTile &t, const TargetDesc &machine) {
+  auto all = static_cast<int64_t>(machine.registersPerSm) / (t.threads() * t.blocksPerSm) / 8 * 8;
+  return std::min<int64_t>(all, static_cast<int64_t>(machine.registersPerThread));
+}
+
+} // namespace
+
+std::string StreamTile::str() const {
+  std::string out = std::to_string(tileN) + " columns a block, " + std::to_string(stages) + " stages, " +
+                    std::to_string(parts()) + " parts of K";
+  if (blocksPerSm > 1)
+    out += ", " + std::to_string(blocksPerSm) + " blocks an SM";
+  return out;
+}
+
+std::string StreamCandidate::str() const {
+  char text[160];
+  std::snprintf(text, sizeof text, "%s (%.0f blocks; memory %.1f us, into an SM %.1f, instructions %.1f, end %.1f)",
+                tile.str().c_str(), blocks, memory * 1e6, ingest * 1e6, compute * 1e6, end * 1e6);
+  return text;
+}
+
+StreamShared streamShared(const StreamShape &s, const StreamTile &t) {
+  constexpr int64_t period = 1024; // of the 128-byte swizzle
+  StreamShared out;
+  out.right = roundUp(t.rows() * kStageBytes, period);
+  // As many elements of the left operand as bytes (i8) or pairs of bytes of the right one.
+  out.left = s.rows() * kStageBytes * (s.widens() ? 2 : 1);
+  out.stage = s.products * out.right + out.left;
+  // Neighbouring rows of sums four banks apart: a warp's threads write eight columns of four pairs of rows.
+  out.stride = t.rows() + 4;
+  out.sums = roundUp(t.parts() * s.products * s.m * out.stride * 4, period);
+  out.barriers = std::max(out.stage * t.stages, out.sums);
+  out.total = out.barriers + 16 * t.stages;
+  return out;
+}
+
+StreamCandidate predictStream(const StreamShape &s, const StreamTile &t, const TargetDesc &machine) {
+  StreamCandidate out;
+  out.tile = t;
+  double clock = machine.clockHz;
+  out.blocks = std::ceil(static_cast<double>(s.n) / t.tileN);
+  double turns = std::ceil(out.blocks / machine.smCount); // blocks of the busiest SM, side by side or in turn
+  double columns = turns * t.tileN, padded = turns * t.rows();
+  double rightBytes = s.widens() ? 1 : 2, K = static_cast<double>(s.k), rows = static_cast<double>(s.rows());
+  // All of memory, or what one SM has on its way.
+  double inFlight = static_cast<double>(t.stages * t.tileN * s.products * kStageBytes) * t.blocksPerSm;
+  out.memory = std::max(s.bytes / (machine.dramCopy * kStreamed),
+                        columns * s.products * K * rightBytes / inFlight * machine.memoryLatency);
+  out.ingest = (columns * s.products * K * rightBytes + turns * static_cast<double>(s.m) * K * 2) / (kIngest * clock);
+  double weights = padded * s.products * K;
+  // A weight's share of a load of 16 bytes and of its conversion, its products, and the loads of the left operand.
+  double instructions = weights / 32 * (rightBytes / 16 + (s.widens() ? 2.0 : 0.0)) + weights * rows / 2048 +
+                        turns * t.warpsN * K * rows / 8 / 32;
+  out.compute = std::max(weights * rows / (kMacs * clock), instructions / (kIssue * clock));
+  double rounds = std::ceil(out.blocks / (machine.smCount * t.blocksPerSm));
+  out.end = kEndSeconds + (rounds - 1) * kTurnSeconds / t.blocksPerSm +
+            s.ops * static_cast<double>(s.m) * columns / (machine.issueLanes * clock);
+  // Neither hides the other wholly where they are alike.
+  double a = out.memory * out.memory, b = std::max(out.ingest, out.compute);
+  out.seconds = std::sqrt(std::sqrt(a * a + b * b * b * b)) + out.end;
+  return out;
+}
+
+std::optional<StreamCandidate> chooseStream(const StreamShape &s, bool even, int64_t live, const TargetDesc &machine) {
+  std::optional<StreamCandidate> best;
+  if (!machine.gpu || machine.sm != 90 || s.m < 1 || s.m > kMostStreamRows || s.n < 1 || s.k < 1)
+    return best;
+  // Of 16 columns a block (11008 of them, K = 4096) kernels took 23 to 84 us instead of 19 to 29.
+  constexpr int kMostColumns = 128, kLeastColumns = 24, kMostTurns = 64;
+  // Of the right operand and an SM. With twice as much on its way the same kernels took 0.5 to 1.6 us longer.
+  constexpr double kInFlight = 100e3;
+  constexpr int64_t kEpilogueRegisters = 40; // beside what is alive there
+  for (int perSm : {3, 2, 1})                // several blocks of an SM hide each other's beginnings and ends
+    for (int turns = 1; turns <= kMostTurns; ++turns) {
+      StreamTile t;
+      t.blocksPerSm = perSm;
+      double slots = machine.smCount * perSm * turns;
+      t.tileN =
+          static_cast<int>(roundUp(static_cast<int64_t>(std::ceil(static_cast<double>(s.n) / slots)), even ? 2 : 1));
+      if (t.tileN > kMostColumns)
+        continue;
+      if (t.tileN < kLeastColumns && (perSm > 1 || turns > 1))
+        break;
+      t.tileN = std::max(t.tileN, kLeastColumns);
+      if (registersOf(s, t) > registersFor(t, machine))
+        t.warpsN = 2;
+      if (std::max(registersOf(s, t), live + kEpilogueRegisters) > registersFor(t, machine))
+        continue;
+      double budget = perSm == 1 ? machine.sharedPerBlock : machine.sharedPerSm / perSm - machine.sharedReserved;
+      auto fits = [&] { return static_cast<double>(streamShared(s, t).total) <= budget; };
+      // Slots of the ring belong to warps: a warp that waits for one must not meet another's stage there.
+      auto onItsWay = [&] { return static_cast<double>(t.stages * t.tileN * s.products * kStageBytes) * perSm; };
+      t.stages = t.parts();
+      if (!fits() || (perSm > 1 && onItsWay() > kInFlight))
+        continue;
+      do
+        t.stages += t.parts();
+      while (fits() && t.stages <= kMostStages && onItsWay() <= kInFlight);
+      t.stages -= t.parts();
+      StreamCandidate c = predictStream(s, t, machine);
+      if (!best || c.seconds < 0.99 * best->seconds)
+        best = c;
+    }
+  return best;
+}
+
+} // namespace rl::cost

@@ -1,0 +1,279 @@
+// Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "passes/plan/Stream.h"
+#include "passes/plan/Measure.h"
+
+#include <algorithm>
+#include <cstdio>
+
+namespace rl {
+
+namespace {
+
+std::string quoted(const Graph &graph, ValueId v) { return "'" + graph.values[v].name + "'"; }
+
+/// Seen through views.
+uint32_t behindViews(const Graph &graph, const Trace &trace, uint32_t i) {
+  for (;;) {
+    const Instance &in = trace.instances[i];
+    if (in.node == kNone || opInfo(graph.nodes[in.node].op).cls != OpClass::Shape || in.operands.size() != 1 ||
+        in.operands[0] == kNone)
+      return i;
+    i = in.operands[0];
+  }
+}
+
+bool isPlainLoad(const Instance &in) { return in.node == kNone && in.guard == 0 && in.operands.empty(); }
+
+/// A load at offset + row * stride, plus the column where that counts; nothing where it is none.
+std::optional<StreamAccess> accessOf(const Trace &trace, const Instance &in, bool alongColumns) {
+  if (!isPlainLoad(in))
+    return std::nullopt;
+  StreamAccess out;
+  out.value = in.value;
+  out.offset = in.linear.constantTerm();
+  bool vector = false, lane = trace.laneDim < 0;
+  for (const index::Term &t : in.linear.terms()) {
+    if (t.atom->kind != index::Atom::Dim)
+      return std::nullopt;
+    if (t.atom->dim == trace.rowDim) {
+      out.stride = t.coef;
+      continue;
+    }
+    if (!alongColumns)
+      return std::nullopt;
+    if (t.atom->dim == trace.vectorDim && t.coef == trace.lanes)
+      vector = true;
+    else if (t.atom->dim == trace.laneDim && t.coef == 1)
+      lane = true;
+    else
+      return std::nullopt;
+  }
+  if (alongColumns && (!lane || (!vector && trace.width > trace.lanes)))
+    return std::nullopt;
+  return out;
+}
+
+/// An integer that was made a float, exactly.
+std::optional<StreamAccess> integersOf(const Graph &graph, const Trace &trace, uint32_t i) {
+  i = behindViews(graph, trace, i);
+  const Instance &in = trace.instances[i];
+  if (in.node == kNone || graph.nodes[in.node].op != OpKind::Cast || in.operands[0] == kNone)
+    return std::nullopt;
+  const Instance &load = trace.instances[behindViews(graph, trace, in.operands[0])];
+  if (load.node != kNone || graph.type(load.value).dtype != DType::I8)
+    return std::nullopt;
+  return accessOf(trace, load, true);
+}
+
+bool hasMap(const StreamAccess &a, DType t, int64_t rows) {
+  auto size = static_cast<int64_t>(dtypeSize(t));
+  constexpr int64_t kMost = int64_t(1) << 40; // bytes
+  return a.offset * size % 16 == 0 &&
+         (rows == 1 || (a.stride > 0 && a.stride * size % 16 == 0 && a.stride < kMost / size));
+}
+
+} // namespace
+
+Result<StreamOperand> streamOperand(const Graph &graph, const Trace &trace) {
+  StreamOperand out;
+  uint32_t i = behindViews(graph, trace, trace.stores[0].instance);
+  const Instance *in = &trace.instances[i];
+  if (in->node == kNone) {
+    DType t = graph.type(in->value).dtype;
+    if (t != DType::BF16 && t != DType::F16)
+      return unsupported({}, quoted(graph, in->value) + " is " + dtypeName(t));
+    std::optional<StreamAccess> rows = accessOf(trace, *in, true);
+    if (!rows)
+      return unsupported({}, quoted(graph, in->value) + " is not read row by row");
+    out.rows = *rows;
+    return out;
+  }
+  if (std::optional<StreamAccess> rows = integersOf(graph, trace, i)) {
+    out.rows = *rows;
+    return out;
+  }
+  std::string name = quoted(graph, in->value);
+  // What a node of the file rounds on its way to its result stays in f32; a cast of the file's would round.
+  if (const Node &cast = graph.nodes[in->node]; cast.op == OpKind::Cast && in->operands[0] != kNone) {
+    i = behindViews(graph, trace, in->operands[0]);
+    in = &trace.instances[i];
+    if (in->node == kNone || graph.nodes[in->node].specIndex != cast.specIndex)
+      return unsupported({}, name + " is a cast of no 8-bit integers");
+  }
+  if (graph.nodes[in->node].op != OpKind::Mul || in->operands[0] == kNone || in->operands[1] == kNone)
+    return unsupported({}, name + " is neither in memory nor 8-bit integers times one number for all of K");
+  if (graph.strict)
+    return unsupported({}, name + " is rounded element by element in strict numerics");
+  for (size_t side : {0, 1}) {
+    std::optional<StreamAccess> rows = integersOf(graph, trace, in->operands[side]);
+    if (!rows)
+      continue;
+    uint32_t other = behindViews(graph, trace, in->operands[1 - side]);
+    const Instance *factor = &trace.instances[other];
+    if (factor->node != kNone && graph.nodes[factor->node].op == OpKind::Cast && factor->operands[0] != kNone)
+      factor = &trace.instances[behindViews(graph, trace, factor->operands[0])];
+    if (factor->node != kNone)
+      continue;
+    DType t = graph.type(factor->value).dtype;
+    std::optional<StreamAccess> scale = accessOf(trace, *factor, false);
+    if (!scale || (t != DType::F32 && t != DType::BF16 && t != DType::F16))
+      return unsupported({}, quoted(graph, factor->value) + " is no float that all of K has");
+    out.rows = *rows;
+    out.scale = *scale;
+    return out;
+  }
+  return unsupported({}, name + " is not 8-bit integers times one number for all of K");
+}
+
+StreamForm streamForm(const Graph &graph, const std::vector<NodeId> &products,
+                      const std::vector<const Trace *> &operands) {
+  StreamForm out;
+  auto refuse = [&](std::string why) {
+    out.refusal = std::move(why);
+    return out;
+  };
+  const Node &first = graph.nodes[products[0]];
+  ProductShape p = productShape(graph, first);
+  if (p.batch != 1)
+    return refuse("there are " + std::to_string(p.batch) + " products");
+  if (p.m < 1 || p.n < 1 || p.k < 1)
+    return refuse("the product is empty");
+  if (p.m > cost::kMostStreamRows)
+    return refuse(std::to_string(p.m) + " rows");
+  if (std::max(p.n, p.k) > INT32_MAX / 2)
+    return refuse("the product is larger than 32-bit coordinates reach");
+  if (products.size() > 2)
+    return refuse(std::to_string(products.size()) + " products");
+  if (graph.type(first.outputs[0]).dtype != DType::F32)
+    return refuse("integers are summed");
+
+  const Instance &left = operands[0]->instances[behindViews(graph, *operands[0], operands[0]->stores[0].instance)];
+  DType t = graph.type(left.value).dtype;
+  std::optional<StreamAccess> a = first.attrs.transposeA ? std::nullopt : accessOf(*operands[0], left, true);
+  if (!a || (t != DType::BF16 && t != DType::F16) || !hasMap(*a, t, p.m))
+    return refuse("the left operand is not bf16 or f16 in memory, in rows of K at multiples of 16 bytes");
+  out.left = *a;
+  cost::StreamShape &s = out.shape;
+  s.m = p.m;
+  s.n = p.n;
+  s.k = p.k;
+  s.left = t;
+  s.products = static_cast<int>(products.size());
+  for (size_t i = 0; i < products.size(); ++i) {
+    if (!graph.nodes[products[i]].attrs.transposeB)
+      return refuse("the right operand's rows are not along K");
+    Result<StreamOperand> right = streamOperand(graph, *operands[2 * i + 1]);
+    if (!right)
+      return refuse(right.error().message);
+    DType u = graph.type(right->rows.value).dtype;
+    if (u != DType::I8 && u != t)
+      return refuse(quoted(graph, right->rows.value) + " is " + dtypeName(u) + " beside " + dtypeName(t));
+    if (i > 0 && u != s.right)
+      return refuse("the right operands have different types");
+    if (!hasMap(right->rows, u, p.n))
+      return refuse(quoted(graph, right->rows.value) + ": its rows, " + std::to_string(right->rows.stride) +
+                    " elements apart, or its start are no multiples of 16 bytes");
+    s.right = u;
+    out.right.push_back(*right);
+  }
+  return out;
+}
+
+bool streamsOperand(const Graph &graph, const Node &product, const std::vector<bool> &boundary,
+                    const cost::TargetDesc &target) {
+  ProductShape p = productShape(graph, product);
+  if (!target.gpu || target.sm != 90 || p.batch != 1 || p.m > cost::kMostStreamRows || !product.attrs.transposeB)
+    return false;
+  Result<Trace> left = traceOperand(graph, product.inputs[0].value, boundary, true),
+                right = traceOperand(graph, product.inputs[1].value, boundary, true);
+  auto self = static_cast<NodeId>(&product - graph.nodes.data());
+  return left && right && streamForm(graph, {self}, {&*left, &*right}).refusal.empty();
+}
+
+void scheduleStream(const Graph &graph, const Trace &epilogue, const std::vector<NodeId> &products,
+                    const std::vector<Trace> &operands, const cost::TargetDesc &target, PlannedGroup &g) {
+  if (!target.gpu || target.sm != 90 || !g.gemm || g.gemm->shape.m > cost::kMostStreamRows)
+    return;
+  auto refuse = [&](const std::string &why) { g.why.push_back("no streamed operand: " + why); };
+  std::vector<const Trace *> traces;
+  for (const Trace &t : operands)
+    traces.push_back(&t);
+  StreamForm form = streamForm(graph, products, traces);
+  if (!form.refusal.empty())
+    return refuse(form.refusal);
+  cost::StreamShape &shape = form.shape;
+  shape.bytes = g.work.bytes();
+  for (const Instance &in : epilogue.instances)
+    if (in.node != kNone) {
+      cost::WorkEstimate w = measureOps(graph, in, in.uniform ? 1.0 / static_cast<double>(epilogue.lanes) : 1.0);
+      shape.ops += w.ops + 8 * w.specialOps;
+    }
+  std::optional<cost::StreamCandidate> best =
+      cost::chooseStream(shape, epilogue.lanes == 2, measurePressure(graph, epilogue).registers, target);
+  if (!best)
+    return refuse("what is behind needs more registers than a block's threads have");
+  double seconds = best->seconds + g.time.launch + target.memoryLatency;
+  char text[200];
+  // Neither model is exact: what is as good as equal stays as it is.
+  constexpr double kGain = 0.995;
+  if (seconds >= kGain * g.time.total) {
+    std::snprintf(text, sizeof text, "predicted %.3g us, against %.3g us; ", seconds * 1e6, g.time.total * 1e6);
+    return refuse(text + best->str());
+  }
+  std::string other = "kernel '" + g.gemm->kernel + "', predicted ";
+  std::snprintf(text, sizeof text, "%.3g us", g.time.total * 1e6);
+  other += text;
+  if (!g.fallback)
+    g.fallback = g.gemm;
+  const cost::StreamTile &tile = best->tile;
+  GemmSchedule &s = *g.gemm;
+  s.kernel = "stream";
+  s.tileM = s.shape.m;
+  s.tileN = tile.tileN;
+  s.tileK = 128 / static_cast<int64_t>(dtypeSize(shape.right));
+  s.stages = tile.stages;
+  s.threads = tile.threads();
+  s.warpsM = 1;
+  s.warpsN = tile.warpsN;
+  s.warpsK = tile.parts();
+  s.blocksPerSm = tile.blocksPerSm;
+  s.wgmma = {};
+  s.once = readsRightOnce(graph, products, g.inputs, s, target);
+
+  g.threads = s.threads;
+  g.work.threadsPerBlock = static_cast<int>(s.threads);
+  g.work.blocks = best->blocks;
+  g.work.registers = 0;
+  g.work.sharedBytes = static_cast<double>(cost::streamShared(shape, tile).total);
+  g.work.tensorFlops = {};
+  g.work.tensorFlops[static_cast<size_t>(shape.left)] =
+      2.0 * static_cast<double>(shape.m) * static_cast<double>(shape.n) * static_cast<double>(shape.k) * shape.products;
+  cost::Estimate time;
+  time.launch = g.time.launch;
+  time.latency = target.memoryLatency;
+  time.memory = best->memory;
+  time.tensor = std::max(best->ingest, best->compute);
+  time.tail = seconds - time.launch - time.latency - std::max(time.memory, time.tensor);
+  time.total = seconds;
+  time.bound = time.memory > time.tensor ? cost::Bound::Memory : cost::Bound::Tensor;
+  time.intensity = g.work.bytes() > 0 ? g.work.flops() / g.work.bytes() : 0;
+  g.time = time;
+
+  g.why.resize(1); // what was said of the kernel that is not taken
+  std::snprintf(text, sizeof text, "predicted %.3g us; kernel 'stream', ", seconds * 1e6);
+  g.why.push_back(text + best->str());
+  if (s.once)
+    g.why.push_back(kReadOnce);
+  for (const StreamOperand &o : form.right)
+    if (o.scale.value != kNone)
+      g.why.push_back(quoted(graph, o.scale.value) + " multiplies the sums of what " + quoted(graph, o.rows.value) +
+                      " is multiplied with");
+  g.why.push_back("instead of " + other);
+  const GemmSchedule &f = *g.fallback;
+  g.why.push_back("otherwise kernel '" + f.kernel + "', tiles of " + std::to_string(f.tileM) + " x " +
+                  std::to_string(f.tileN) + " x " + std::to_string(f.tileK) +
+                  ": where a pointer is no multiple of 16 bytes, or the driver has no tensor maps");
+}
+
+} // namespace rl

@@ -1,0 +1,47 @@
+// Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Which products of few rows the kernel that streams the right operand computes (compiler/emit/GemmStream), and whether it is the
+// quickest. The right operand is 16-bit floats as they are in memory, or 8-bit integers times a number that all of K shares: these
+// are multiplied as they are, and the sums get the number. Planner and emitter ask the same function. No MLIR here.
+#pragma once
+
+#include "passes/cost/StreamModel.h"
+#include "passes/plan/Planner.h"
+
+namespace rl {
+
+/// Element (row, column) is at offset + row * stride + column. In elements.
+struct StreamAccess {
+  ValueId value = kNone;
+  int64_t offset = 0, stride = 0;
+};
+
+/// The right operand of one product; `scale`: what each of its rows is multiplied by, or no value.
+struct StreamOperand {
+  StreamAccess rows, scale;
+};
+
+struct StreamForm {
+  std::string refusal; ///< why there is no such kernel, or nothing; then the rest is whole
+  StreamAccess left;
+  std::vector<StreamOperand> right; ///< one a product
+  cost::StreamShape shape;
+};
+
+/// The right operand, of `rows` of K elements, or the reason why it is none of a kernel that streams.
+Result<StreamOperand> streamOperand(const Graph &, const Trace &);
+
+/// `operands`: the left and right operand's trace of each product.
+StreamForm streamForm(const Graph &, const std::vector<NodeId> &products, const std::vector<const Trace *> &operands);
+
+/// Whether the product's right operand, which is computed, may be read once by such a kernel on this machine. `boundary`: what
+/// is loaded.
+bool streamsOperand(const Graph &, const Node &product, const std::vector<bool> &boundary, const cost::TargetDesc &);
+
+/// Gives a group that has a schedule this kernel where it is there and quicker; the other, or its fallback, is then the fallback.
+/// `epilogue` has wgmmaLanes. Says why, either way, where the machine has such kernels and the rows are few.
+void scheduleStream(const Graph &, const Trace &epilogue, const std::vector<NodeId> &products,
+                    const std::vector<Trace> &operands, const cost::TargetDesc &, PlannedGroup &);
+
+} // namespace rl
