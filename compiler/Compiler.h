@@ -37,12 +37,13 @@ struct StageText {
 
 struct Compiled {
   Package package;
+  Graph graph; ///< what was compiled: the graph with the types that its precision policy led to
   std::vector<StageText> stages;
   std::map<std::string, double> seconds; ///< of each phase
 };
 
-/// Errors: Code::Unsupported with the node's pointer where the target has no kernel for an op; a gradient request; a precision
-/// mode other than keep.
+/// Errors: Code::Unsupported with the node's pointer where the target has no kernel for an op; a gradient request; a pin that
+/// cannot be honoured.
 Result<Compiled> compile(const Graph &, const CompileTarget &, const CompileOptions & = {});
 
 } // namespace rl
