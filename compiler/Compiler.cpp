@@ -15,6 +15,7 @@
 #include "ir/dialect/Import.h"
 #include "ir/dialect/Ridge.h"
 #include "passes/plan/Wgmma.h"
+#include "passes/precision/AtBind.h"
 #include "passes/transforms/Passes.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -77,11 +78,20 @@ const DialectRegistry &dialects() {
   return registry;
 }
 
+/// What runs at one time: each run, or the binding of parameters.
+struct Part {
+  const Graph &graph;
+  bool atBind = false;
+  OwningOpRef<ModuleOp> module;
+  func::FuncOp f;
+  std::vector<ridge::GroupOp> groups;
+};
+
 class Driver {
 public:
-  Driver(const Graph &graph, const CompileTarget &target, const CompileOptions &options)
-      : graph(graph), target(target), options(options), context(dialects(), MLIRContext::Threading::DISABLED),
-        watch(out.seconds) {}
+  Driver(const PrecisionAssignment &assigned, const CompileTarget &target, const CompileOptions &options)
+      : graph(assigned.graph), precision(assigned.record), split(splitAtBind(graph, assigned.atBind)), target(target),
+        options(options), context(dialects(), MLIRContext::Threading::DISABLED), watch(out.seconds) {}
 
   Result<Compiled> run();
 
@@ -90,56 +100,67 @@ private:
     if (options.keepStages)
       out.stages.push_back({stage, kernel, std::move(text)});
   }
-  void layOut(func::FuncOp f);
+  Status plan(Part &);
+  void layOut(Part &);
+  std::vector<uint32_t> layOutResults(const Part &);
+  void layOutIntermediates(Part &);
   /// Fill in a launch; the number of blocks of its unaligned kernel.
   Result<int64_t> emitPointwise(ModuleOp, DictionaryAttr schedule, Graph body, PackageLaunch &);
   Result<int64_t> emitTranspose(ModuleOp, DictionaryAttr schedule, Graph body, PackageLaunch &);
   Result<int64_t> emitRow(ModuleOp, DictionaryAttr schedule, Graph body, PackageLaunch &);
   Result<int64_t> emitGemm(ModuleOp, DictionaryAttr schedule, Graph body, PackageLaunch &);
-  Status emitKernels(func::FuncOp f);
+  Status emitKernels(ModuleOp, const Part &);
+  Status lower(ModuleOp);
 
   const Graph &graph;
+  const PrecisionRecord &precision;
+  const BindSplit split;
   const CompileTarget &target;
   const CompileOptions &options;
   MLIRContext context;
   Compiled out;
   Stopwatch watch;
   CodeTarget code;
-  std::vector<ridge::GroupOp> groups;
   llvm::DenseMap<mlir::Value, uint32_t> buffers;
+  uint32_t firstDerived = 0; ///< of the buffers that hold what is made at binding
 };
 
-/// Gives every stored tensor a buffer: what is returned in the caller's memory, what only later kernels read in the arena.
-void Driver::layOut(func::FuncOp f) {
-  Package &p = out.package;
-  for (auto [i, v] : llvm::enumerate(graph.inputs)) {
-    p.inputs.push_back({graph.values[v].name, graph.type(v)});
-    p.buffers.push_back({PackageBuffer::Input, static_cast<uint32_t>(i), 0, graph.type(v).bytes()});
+/// Gives every stored tensor a buffer: what is returned in the caller's memory, what only later kernels read in the arena, what is
+/// made at binding in memory of its own.
+void Driver::layOut(Part &part) {
+  for (ridge::GroupOp g : part.f.getOps<ridge::GroupOp>())
+    part.groups.push_back(g);
+  // Arguments at binding are the parameters; in a run they come behind the inputs, and what was made of them behind them.
+  auto first = static_cast<uint32_t>(part.atBind ? graph.inputs.size() : 0);
+  for (auto [i, arg] : llvm::enumerate(part.f.getArguments())) {
+    auto at = static_cast<uint32_t>(i), given = static_cast<uint32_t>(graph.inputs.size() + graph.parameters.size());
+    buffers[arg] = at < given ? first + at : firstDerived + at - given;
   }
-  for (auto [i, v] : llvm::enumerate(graph.parameters)) {
-    p.parameters.push_back({graph.values[v].name, graph.type(v)});
-    p.buffers.push_back({PackageBuffer::Parameter, static_cast<uint32_t>(i), 0, graph.type(v).bytes()});
-  }
-  for (auto [i, arg] : llvm::enumerate(f.getArguments()))
-    buffers[arg] = static_cast<uint32_t>(i);
-  auto firstOutput = static_cast<uint32_t>(p.buffers.size());
-  for (auto [i, v] : llvm::enumerate(graph.outputs)) {
-    p.outputs.push_back({graph.values[v].name, graph.type(v)});
-    p.buffers.push_back({PackageBuffer::Output, static_cast<uint32_t>(i), 0, graph.type(v).bytes()});
-  }
-  for (ridge::GroupOp g : f.getOps<ridge::GroupOp>())
-    groups.push_back(g);
-  Operation *ret = f.getBody().front().getTerminator();
+  std::vector<uint32_t> results = layOutResults(part);
+  Operation *ret = part.f.getBody().front().getTerminator();
   for (auto [i, v] : llvm::enumerate(ret->getOperands()))
     if (v.getDefiningOp() && !buffers.contains(v))
-      buffers[v] = firstOutput + static_cast<uint32_t>(i);
+      buffers[v] = results[i];
+  layOutIntermediates(part);
+}
 
+/// The buffers of what a part returns.
+std::vector<uint32_t> Driver::layOutResults(const Part &part) {
+  std::vector<uint32_t> out;
+  for (size_t i = 0; i < part.graph.outputs.size(); ++i)
+    out.push_back((part.atBind ? firstDerived : firstDerived - static_cast<uint32_t>(graph.outputs.size())) +
+                  static_cast<uint32_t>(i));
+  return out;
+}
+
+void Driver::layOutIntermediates(Part &part) {
+  Package &p = out.package;
   std::vector<Lifetime> lifetimes;
   std::vector<mlir::Value> intermediates;
   llvm::DenseMap<Operation *, int> place;
-  for (auto [at, g] : llvm::enumerate(groups))
+  for (auto [at, g] : llvm::enumerate(part.groups))
     place[g] = static_cast<int>(at);
-  for (auto [at, g] : llvm::enumerate(groups))
+  for (auto [at, g] : llvm::enumerate(part.groups))
     for (mlir::Value result : g.getResults()) {
       if (buffers.contains(result))
         continue;
@@ -151,11 +172,31 @@ void Driver::layOut(func::FuncOp f) {
       intermediates.push_back(result);
     }
   std::vector<int64_t> offsets;
-  p.arenaBytes = placeInArena(lifetimes, offsets);
+  p.arenaBytes = std::max(p.arenaBytes, placeInArena(lifetimes, offsets));
   for (size_t i = 0; i < intermediates.size(); ++i) {
     buffers[intermediates[i]] = static_cast<uint32_t>(p.buffers.size());
     p.buffers.push_back({PackageBuffer::Arena, 0, offsets[i], lifetimes[i].bytes});
   }
+}
+
+/// The package's signature, with the buffers of it and of what is made at binding.
+static uint32_t declare(const Graph &graph, const Graph &atBind, Package &p) {
+  auto tensors = [&](const std::vector<ValueId> &list, PackageBuffer::Kind kind, std::vector<PackageTensor> &into) {
+    for (auto [i, v] : llvm::enumerate(list)) {
+      into.push_back({graph.values[v].name, graph.type(v)});
+      p.buffers.push_back({kind, static_cast<uint32_t>(i), 0, graph.type(v).bytes()});
+    }
+  };
+  tensors(graph.inputs, PackageBuffer::Input, p.inputs);
+  tensors(graph.parameters, PackageBuffer::Parameter, p.parameters);
+  tensors(graph.outputs, PackageBuffer::Output, p.outputs);
+  auto first = static_cast<uint32_t>(p.buffers.size());
+  for (ValueId v : atBind.outputs) {
+    int64_t bytes = atBind.type(v).bytes();
+    p.buffers.push_back({PackageBuffer::Derived, 0, p.derivedBytes, bytes});
+    p.derivedBytes += (bytes + 255) / 256 * 256;
+  }
+  return first;
 }
 
 static int64_t number(DictionaryAttr schedule, StringRef name) {
@@ -306,17 +347,17 @@ Result<int64_t> Driver::emitGemm(ModuleOp kernels, DictionaryAttr schedule, Grap
   return unaligned.blocks;
 }
 
-Status Driver::emitKernels(func::FuncOp f) {
+Status Driver::emitKernels(ModuleOp kernels, const Part &part) {
   Package &p = out.package;
-  OwningOpRef<ModuleOp> kernels = ModuleOp::create(UnknownLoc::get(&context));
+  std::vector<PackageLaunch> &launches = part.atBind ? p.bindLaunches : p.launches;
   size_t count = 0;
-  for (ridge::GroupOp g : groups) {
+  for (ridge::GroupOp g : part.groups) {
     Graph body = ridge::exportBlock(g.getBody().front(), graph.strict).graph;
     PackageLaunch launch;
-    launch.kernel = graph.name + "_" + std::to_string(count++);
+    launch.kernel = kernelName(graph.name, part.atBind, count++);
     if (body.type(body.outputs[0]).elements() == 0)
       continue;
-    if (std::optional<TunableKernel> tunable = tunableKernel(g)) {
+    if (std::optional<TunableKernel> tunable = tunableKernel(g); tunable && !part.atBind) {
       tunable->kernel = launch.kernel;
       out.tunable.push_back(*std::move(tunable));
     }
@@ -337,7 +378,7 @@ Status Driver::emitKernels(func::FuncOp f) {
                 : g.getKind() == "gemm"      ? &Driver::emitGemm
                 : g.getKind() == "transpose" ? &Driver::emitTranspose
                                              : &Driver::emitPointwise;
-    RL_ASSIGN(int64_t unalignedBlocks, (this->*emit)(*kernels, g.getScheduleAttr(), std::move(body), launch));
+    RL_ASSIGN(int64_t unalignedBlocks, (this->*emit)(kernels, g.getScheduleAttr(), std::move(body), launch));
     if (target.cuda) {
       if (int64_t most = std::max(launch.blocks, unalignedBlocks); most > INT32_MAX)
         return unsupported({}, "kernel " + launch.kernel + " needs " + std::to_string(most) +
@@ -350,26 +391,31 @@ Status Driver::emitKernels(func::FuncOp f) {
           launch.unalignedBlock = launch.block;
       }
     }
-    p.launches.push_back(std::move(launch));
+    launches.push_back(std::move(launch));
   }
   // What is returned as it came in, or returned twice, is copied.
+  func::FuncOp f = part.f;
   Operation *ret = f.getBody().front().getTerminator();
-  auto firstOutput = static_cast<uint32_t>(graph.inputs.size() + graph.parameters.size());
+  std::vector<uint32_t> results = layOutResults(part);
   for (auto [i, v] : llvm::enumerate(ret->getOperands())) {
-    uint32_t from = buffers.lookup(v), to = firstOutput + static_cast<uint32_t>(i);
+    uint32_t from = buffers.lookup(v), to = results[i];
     if (from == to || p.buffers[to].bytes == 0)
       continue;
     PackageLaunch copy;
     copy.kind = PackageLaunch::Copy;
     copy.args = {to, from};
-    copy.label = p.outputs[i].name;
-    p.launches.push_back(std::move(copy));
+    copy.label = part.graph.values[part.graph.outputs[i]].name;
+    launches.push_back(std::move(copy));
   }
-  watch.lap("emit");
-  keep("kernel", {}, textOf(*kernels));
-  if (count == 0 || kernels->getBody()->empty())
+  return {};
+}
+
+Status Driver::lower(ModuleOp kernels) {
+  Package &p = out.package;
+  keep("kernel", {}, textOf(kernels));
+  if (kernels.getBody()->empty())
     return {};
-  RL_ASSIGN(LoweredCode lowered, lowerKernels(*kernels, code, options.keepStages));
+  RL_ASSIGN(LoweredCode lowered, lowerKernels(kernels, code, options.keepStages));
   if (options.keepStages)
     keep("llvm", {}, std::move(lowered.llvmIr));
   if (target.cuda) {
@@ -382,17 +428,20 @@ Status Driver::emitKernels(func::FuncOp f) {
   return {};
 }
 
+/// Imports a part and decides its kernels.
+Status Driver::plan(Part &part) {
+  part.module = ridge::importGraph(context, part.graph);
+  keep("graph", {}, options.keepStages ? textOf(*part.module) : std::string());
+  watch.lap("import");
+  RL_TRY(runPipeline(*part.module, target.machine, &options.tiles));
+  keep("fused", {}, options.keepStages ? textOf(*part.module) : std::string());
+  watch.lap("passes");
+  part.f = *part.module->getOps<func::FuncOp>().begin();
+  layOut(part);
+  return {};
+}
+
 Result<Compiled> Driver::run() {
-  if (graph.gradient)
-    return unsupported("/gradient", "gradient requests are not compiled by this version");
-  if (graph.precision.mode != "keep")
-    return unsupported("/precision/mode",
-                       "precision mode '" + graph.precision.mode + "' is not compiled by this version; 'keep' is");
-  for (NodeId n = 0; n < graph.nodes.size(); ++n)
-    if (auto pin = graph.nodes[n].pin; pin && !isArithmeticFloat(*pin))
-      return unsupported(graph.nodes[n].pointer() + "/precision", graph.describe(n) + ": a node pinned to " +
-                                                                      dtypeName(*pin) +
-                                                                      " is not compiled by this version");
   code.nvptx = target.cuda;
   code.cpu = target.arch;
   if (target.cuda) {
@@ -402,22 +451,25 @@ Result<Compiled> Driver::run() {
       code.ptxVersion = 81;
   }
   context.loadAllAvailableDialects();
-  OwningOpRef<ModuleOp> module = ridge::importGraph(context, graph);
-  keep("graph", {}, options.keepStages ? textOf(*module) : std::string());
-  watch.lap("import");
-  RL_TRY(runPipeline(*module, target.machine, &options.tiles));
-  keep("fused", {}, options.keepStages ? textOf(*module) : std::string());
-  watch.lap("passes");
-  func::FuncOp f = *module->getOps<func::FuncOp>().begin();
   Package &p = out.package;
   p.name = graph.name;
   p.version = RIDGELINE_VERSION;
   p.target = target.cuda ? "cuda" : "cpu";
   p.arch = target.arch;
-  layOut(f);
-  RL_TRY(emitKernels(f));
+  firstDerived = declare(graph, split.atBind, p);
+  Part atBind{split.atBind, true, {}, {}, {}}, atRun{split.atRun, false, {}, {}, {}};
+  OwningOpRef<ModuleOp> kernels = ModuleOp::create(UnknownLoc::get(&context));
+  RL_TRY(plan(atRun));
+  RL_TRY(emitKernels(*kernels, atRun));
+  if (!split.atBind.outputs.empty()) {
+    RL_TRY(plan(atBind));
+    RL_TRY(emitKernels(*kernels, atBind));
+  }
   RL_TRY(checkChoices(options.tiles, out.tunable));
-  RL_ASSIGN(p.explain, writeRecord(f, out.package, target.machine));
+  watch.lap("emit");
+  RL_TRY(lower(*kernels));
+  RL_ASSIGN(p.explain, writeRecord(atRun.f, atBind.f, precision, out.package, target.machine));
+  out.graph = graph;
   watch.lap("record");
   return std::move(out);
 }
@@ -425,7 +477,15 @@ Result<Compiled> Driver::run() {
 } // namespace
 
 Result<Compiled> compile(const Graph &graph, const CompileTarget &target, const CompileOptions &options) {
-  return Driver(graph, target, options).run();
+  if (graph.gradient)
+    return unsupported("/gradient", "gradient requests are not compiled by this version");
+  PrecisionAssignment assigned;
+  if (asksForPrecision(graph)) {
+    RL_ASSIGN(assigned, assignPrecision(graph, target.machine));
+  } else {
+    assigned.graph = graph;
+  }
+  return Driver(assigned, target, options).run();
 }
 
 std::vector<std::string> compileTargetNames() {

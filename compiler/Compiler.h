@@ -49,13 +49,13 @@ struct TunableKernel {
 struct Compiled {
   Package package;
   std::vector<TunableKernel> tunable;
+  Graph graph; ///< what was compiled: the graph with the types that its precision policy led to
   std::vector<StageText> stages;
   std::map<std::string, double> seconds; ///< of each phase
 };
 
-/// Errors: Code::Usage for a choice of tiles of a kernel that there is not, or beyond its candidates; Code::Unsupported with the node's
-/// pointer where the target has no kernel for an op; a gradient request; a precision
-/// mode other than keep.
+/// Errors: Code::Usage for a choice of tiles of a kernel that there is not, or beyond its candidates; Code::Unsupported with the
+/// node's pointer where the target has no kernel for an op; a gradient request; a pin that cannot be honoured.
 Result<Compiled> compile(const Graph &, const CompileTarget &, const CompileOptions & = {});
 
 } // namespace rl

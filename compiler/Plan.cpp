@@ -7,6 +7,10 @@
 
 namespace rl {
 
+std::string kernelName(const std::string &graph, bool atBind, size_t place) {
+  return graph + (atBind ? "_bind_" : "_") + std::to_string(place);
+}
+
 int64_t placeInArena(const std::vector<Lifetime> &tensors, std::vector<int64_t> &offsets) {
   constexpr int64_t kAlign = 256;
   offsets.assign(tensors.size(), 0);

@@ -7,9 +7,13 @@
 #include "runtime/package/Package.h"
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace rl {
+
+/// The symbol of a graph's kernel, by its place among those of a run or of the binding of parameters.
+std::string kernelName(const std::string &graph, bool atBind, size_t place);
 
 /// An intermediate that launches first..last use, both included.
 struct Lifetime {

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "passes/cost/Cost.h"
+#include "passes/precision/Precision.h"
 #include "runtime/package/Package.h"
 
 namespace mlir {
@@ -16,8 +17,10 @@ class FuncOp;
 
 namespace rl {
 
-/// The record of a grouped function, from the groups' attributes. `package` gives the launches.
-Result<std::string> writeRecord(mlir::func::FuncOp, const Package &package, const cost::TargetDesc &machine);
+/// The record of a grouped function, from the groups' attributes; `atBind` is what runs when parameters are bound, or null.
+/// `package` gives the launches.
+Result<std::string> writeRecord(mlir::func::FuncOp, mlir::func::FuncOp atBind, const PrecisionRecord &,
+                                const Package &package, const cost::TargetDesc &machine);
 
 /// format: "text", "json" or "html"; Code::Usage otherwise.
 Result<std::string> renderRecord(const std::string &record, std::string_view format);

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "ir/graph/Graph.h"
+#include "passes/precision/Precision.h"
 #include "runtime/Module.h"
 #include "runtime/cache/Cache.h"
 
@@ -65,7 +66,8 @@ struct ArtifactState {
 
 /// A graph compiled for a target.
 struct Artifact {
-  Graph graph; ///< with state, its last outputs are the next values of its last parameters
+  Graph
+      graph; ///< with the types that its precision policy led to; with state, its last outputs are the next values of its last parameters
   Target target;
   Package package; ///< empty for reference
   std::vector<ArtifactState> state;
@@ -75,6 +77,10 @@ struct Artifact {
   std::string cacheNote; ///< why the cache is off, or its directory
   size_t measured = 0;   ///< kernels whose tiles were timed for this
 };
+
+/// The graph with its precision policy carried out for a target: what `compileSpec` compiles and the interpreter runs. A policy
+/// that keeps every type leaves it as it is. The reference interpreter has no times of its own: for it those of an H200 decide.
+Result<PrecisionAssignment> assignTypes(Graph, const Target &);
 
 /// Errors: Code::Invalid with the graph's pointer, Code::Unsupported with the node's; with `tune` also Code::Unsupported for a target
 /// that has no tiles to time and Code::Device for one that is not this machine's.

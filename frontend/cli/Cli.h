@@ -35,6 +35,7 @@ struct Options {
   int repeat = 0;                  ///< bench; 0: as many as fit into about two seconds
   bool json = false;               ///< bench, calibrate
   double tolerance = -1;           ///< verify: relative; negative: by type
+  bool precision = false;          ///< verify: also the error of the graph's types
   std::string action;              ///< cache
   std::string data;                ///< calibrate: a safetensors file or a directory of them
   int samples = 512;               ///< calibrate

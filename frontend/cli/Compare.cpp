@@ -58,6 +58,9 @@ bool isExact(const Graph &graph, const Node &node) {
   }
 }
 
+/// Of a code of the type to the next, relative to the values that it is about; 0 for types that are not quantised to.
+double stepOf(DType t) { return t == DType::F8E5M2 ? 0x1p-3 : t == DType::F8E4M3 || t == DType::I8 ? 0x1p-4 : 0; }
+
 bool is16(DType t) { return t == DType::F16 || t == DType::BF16; }
 
 /// The bits as a number that rises with the value, steps of one between neighbours; both zeros are 0.
@@ -155,7 +158,11 @@ std::vector<Exactness> exactness(const Graph &graph) {
       DType dtype = graph.type(o.value).dtype;
       all.narrow |= of[o.value].narrow || (between && is16(dtype));
       all.bf16 |= of[o.value].bf16 || (between && dtype == DType::BF16);
+      all.step = std::max(all.step, of[o.value].step);
     }
+    if ((node.op == OpKind::Quantize || node.op == OpKind::FakeQuantize || node.op == OpKind::Cast) &&
+        !node.inputs[0].isLiteral() && (of[node.inputs[0].value].inexact || all.narrow))
+      all.step = std::max(all.step, stepOf(node.attrs.dtype));
     all.products += opInfo(node.op).cls == OpClass::Matrix ? 1 : opInfo(node.op).cls == OpClass::Attention ? 2 : 0;
     for (ValueId v : node.outputs)
       of[v] = all;
@@ -192,6 +199,7 @@ Comparison compare(const TensorType &type, const void *got, const void *kept, co
       floor = 0x1p-11;
     if (int products = tolerance.output.products)
       floor *= 2 + 2 * products;
+    floor = std::max(floor, tolerance.output.step);
     c.rule = dtype == DType::F32 ? "1e-05 relative" : "2 ulp";
   } else {
     c.rule = "equal but for 1 in 1,000 one step off";

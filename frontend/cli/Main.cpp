@@ -197,6 +197,9 @@ Examples:
   addGraph(verify, options, true);
   addInputs(verify, options, false);
   addParams(verify, options, "taken from --inputs");
+  verify.add_flag(
+      "--precision", options.precision,
+      "also print each output's error against the interpreter in f32, beside the graph's precision tolerance");
   verify
       .add_option("--tolerance", options.tolerance,
                   "relative tolerance of every output (and a tenth of it times the output's "

@@ -30,6 +30,13 @@ void ask(const Graph &graph, const Node &node, std::vector<Demand> &all) {
     const auto &shape = graph.type(node.inputs[i].value).shape;
     return dim >= 0 && dim < static_cast<int64_t>(shape.size()) ? shape[static_cast<size_t>(dim)] : INT64_MAX;
   };
+  // Codes that are given are as they are; those that a graph makes are of weights that are asked for as if they were multiplied themselves.
+  auto isComputed = [&](size_t i) {
+    return !node.inputs[i].isLiteral() && graph.values[node.inputs[i].value].kind == Value::Result;
+  };
+  auto weight = [](int64_t K) {
+    return Demand{INT64_MAX, false, K == INT64_MAX || K < 1 ? 1 : 1 / std::sqrt(static_cast<float>(K))};
+  };
   const Demand positive{INT64_MAX, true};
   Demand result;
   for (ValueId v : node.outputs)
@@ -51,17 +58,25 @@ void ask(const Graph &graph, const Node &node, std::vector<Demand> &all) {
   case OpKind::Pow: operand(0, positive); break;
   case OpKind::Quantize:
   case OpKind::FakeQuantize:
-  case OpKind::Dequantize: operand(1, positive); break;
+  case OpKind::Dequantize:
+    if (node.op == OpKind::Quantize || isComputed(0))
+      operand(0, all[node.outputs[0]]); // its scale asks for nothing
+    operand(1, positive);
+    break;
   case OpKind::Matmul:
   case OpKind::Linear: {
     const bool along = node.op == OpKind::Linear || node.attrs.transposeB;
     const int64_t rank =
         node.inputs[1].isLiteral() ? 0 : static_cast<int64_t>(graph.type(node.inputs[1].value).shape.size());
     const int64_t K = extent(1, along || rank == 1 ? rank - 1 : rank - 2);
-    operand(1, {INT64_MAX, false, K == INT64_MAX || K < 1 ? 1 : 1 / std::sqrt(static_cast<float>(K))});
+    operand(1, weight(K));
     break;
   }
   case OpKind::ScaledMatmul:
+    if (isComputed(1)) {
+      const int64_t rank = static_cast<int64_t>(graph.type(node.inputs[1].value).shape.size());
+      operand(1, weight(extent(1, node.attrs.transposeB ? rank - 1 : rank - 2)));
+    }
     operand(2, positive);
     operand(3, positive);
     break;

@@ -54,6 +54,7 @@ Status runCommand(const Options &options) {
   std::vector<CallTensor> computed;
   double start = now();
   if (target.kind == Target::Reference) {
+    RL_TRY(assignTypes(call, target));
     RL_ASSIGN(interpreted, runReference(options, call));
     for (size_t i = 0; i < interpreted.size(); ++i)
       results.push_back(

@@ -4,6 +4,9 @@
 // ridgeline verify: a target and the reference interpreter on the same data.
 #include "frontend/cli/Compare.h"
 #include "frontend/cli/Work.h"
+#include "ir/interp/Convert.h"
+
+#include <cmath>
 
 namespace rl::cli {
 
@@ -20,6 +23,62 @@ static std::string valueText(double v, DType dtype) {
   return text;
 }
 
+/// Root mean square of the difference over that of the reference; what is NaN in both counts as equal.
+static double relativeError(const TensorType &type, const void *got, const void *wanted) {
+  double difference = 0, size = 0;
+  for (int64_t i = 0, n = type.elements(); i < n; ++i) {
+    double g = loadElement(got, type.dtype, i), w = loadElement(wanted, type.dtype, i);
+    if ((std::isnan(g) && std::isnan(w)) || g == w) {
+      size += std::isfinite(w) ? w * w : 0;
+      continue;
+    }
+    difference += (g - w) * (g - w);
+    size += w * w;
+  }
+  return difference == 0 ? 0 : std::sqrt(difference / size);
+}
+
+/// Each output's error against the interpreter in f32: no type of the graph but those of its inputs, parameters and outputs
+/// rounds anything. `problem` gets what is beyond the tolerance.
+static Result<std::string> precisionText(const Options &options, const Call &call, const PrecisionRecord &record,
+                                         const Graph &asWritten, const std::vector<CallTensor> &got,
+                                         std::string &problem) {
+  Call exact;
+  exact.graph = asWritten;
+  exact.graph.strict = false;
+  exact.graph.precision = {};
+  for (Node &node : exact.graph.nodes)
+    node.pin.reset();
+  auto view = [](const std::vector<CallTensor> &from, std::vector<CallTensor> &to) {
+    for (const CallTensor &t : from)
+      to.push_back({t.name, t.type, t.data, {}});
+  };
+  view(call.inputs, exact.inputs);
+  view(call.parameters, exact.parameters);
+  RL_ASSIGN(std::vector<HostTensor> wanted, runReference(options, exact, Intermediates::KeepF32));
+  const bool asked = !record.mode.empty() && record.mode != "keep";
+  std::string out = "precision " + (asked ? record.mode : std::string("keep"));
+  if (asked)
+    out += ", tolerance " + number(record.tolerance) + ", estimated error " + number(record.error);
+  out += "\n";
+  for (size_t i = 0; i < got.size(); ++i) {
+    const CallTensor &t = got[i];
+    if (!isArithmeticFloat(t.type.dtype))
+      continue;
+    double error = relativeError(t.type, t.data, wanted[i].data.data());
+    const bool beyond = asked && !(error <= record.tolerance);
+    out +=
+        "output " + t.name + ": error " + number(error) + " of the interpreter's in f32 (relative, root mean square)";
+    if (asked)
+      out += std::string(beyond ? ", beyond" : ", within") + " the tolerance of " + number(record.tolerance);
+    out += "\n";
+    if (beyond && problem.empty())
+      problem = "output " + t.name + " has an error of " + number(error) + ", beyond the precision tolerance of " +
+                number(record.tolerance);
+  }
+  return out;
+}
+
 Status verifyCommand(const Options &given) {
   Options options = given;
   if (options.inputs.empty())
@@ -30,6 +89,10 @@ Status verifyCommand(const Options &given) {
   RL_ASSIGN(Call call, prepareCall(options, work));
   if (work.package && call.graph.outputs.empty())
     return invalid({}, "the package holds no graph that the reference interpreter could run");
+  if (work.package && options.precision)
+    return usageError("--precision needs the graph file: a package holds the graph with the types that were chosen");
+  const Graph asWritten = call.graph;
+  RL_ASSIGN(const PrecisionRecord precision, assignTypes(call, target));
   RL_ASSIGN(Artifact artifact, buildArtifact(options, work, target, call.dims));
 
   std::string out;
@@ -75,6 +138,10 @@ Status verifyCommand(const Options &given) {
     else if (c.worst >= 0 && options.verbose)
       out += "  worst at " + c.worstPlace + ": " + target.name + " " + valueText(c.worstGot, t.type.dtype) +
              ", reference " + valueText(c.worstWanted, t.type.dtype) + "\n";
+  }
+  if (options.precision) {
+    RL_ASSIGN(std::string text, precisionText(options, call, precision, asWritten, got, problem));
+    out += text;
   }
   if (problem.empty())
     out += "ok\n";

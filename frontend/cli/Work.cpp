@@ -455,6 +455,12 @@ Result<std::vector<CallTensor>> Runner::outputs() {
   return out;
 }
 
+Result<PrecisionRecord> assignTypes(Call &call, const Target &target) {
+  RL_ASSIGN(PrecisionAssignment assigned, assignTypes(std::move(call.graph), target));
+  call.graph = std::move(assigned.graph);
+  return std::move(assigned.record);
+}
+
 Result<std::vector<HostTensor>> runReference(const Options &options, const Call &call, Intermediates intermediates) {
   auto tensors = [](const std::vector<CallTensor> &from) {
     std::vector<HostTensor> to;

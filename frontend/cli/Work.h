@@ -84,6 +84,9 @@ Result<Graph> resolveWithDefaults(const Options &, const GraphSpec &, DimValues 
 /// Reads the tensors of options.inputs or makes them up. A package's extents are its own.
 Result<Call> prepareCall(const Options &, const Work &);
 
+/// Carries out the precision policy of the call's graph for a target, as compiling it does.
+Result<PrecisionRecord> assignTypes(Call &, const Target &);
+
 /// The target of the options, or a package's own. Code::Usage where both are given and differ.
 Result<Target> chooseTarget(const Options &, const Work &);
 /// Code::Device where the target does not run here.

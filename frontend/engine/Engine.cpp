@@ -144,6 +144,20 @@ std::vector<TargetLine> listTargets() {
   return out;
 }
 
+Result<PrecisionAssignment> assignTypes(Graph graph, const Target &target) {
+  if (!asksForPrecision(graph)) {
+    PrecisionAssignment out;
+    out.graph = std::move(graph);
+    return out;
+  }
+  if (target.kind == Target::Reference) {
+    RL_ASSIGN(CompileTarget machine, findCompileTarget("h200"));
+    return assignPrecision(graph, machine.machine);
+  }
+  RL_ASSIGN(CompileTarget machine, compileTarget(target));
+  return assignPrecision(graph, machine.machine);
+}
+
 /// Makes the last outputs intermediates that are copied over the last parameters when all kernels have run.
 static void tieState(Package &p, size_t count) {
   const size_t firstOutput = p.outputs.size() - count, firstParameter = p.parameters.size() - count;
@@ -175,6 +189,10 @@ Result<Artifact> compileSpec(const GraphSpec &spec, const Target &target, const 
   if (options.delayedScaling == 0)
     return compileGraph(spec, target, options);
   RL_ASSIGN(calibrate::DelayedGraph delayed, calibrate::delayScales(spec, options.dims, options.delayedScaling));
+  if (!delayed.state.empty() && spec.precision.mode != "keep")
+    return unsupported("/precision/mode",
+                       "with delayed scaling types are kept: scales change from run to run, and what a precision "
+                       "mode makes of parameters is made once");
   RL_ASSIGN(Artifact out, compileGraph(delayed.spec, target, options));
   for (calibrate::StateTensor &s : delayed.state)
     out.state.push_back({std::move(s.name), std::move(s.initial)});
@@ -192,16 +210,22 @@ static Result<Artifact> compileGraph(const GraphSpec &spec, const Target &target
     out.seconds[phase] += std::chrono::duration<double>(now - start).count();
     start = now;
   };
-  RL_ASSIGN(out.graph, resolve(spec, options.dims));
+  RL_ASSIGN(const Graph graph, resolve(spec, options.dims));
   lap("resolve");
   if (options.tune)
     RL_TRY(checkTunable(target));
+  if (graph.gradient)
+    return unsupported("/gradient", "gradient requests are not carried out by this version");
+  RL_ASSIGN(PrecisionAssignment assigned, assignTypes(graph, target));
+  out.graph = std::move(assigned.graph);
+  lap("precision");
   if (target.kind == Target::Reference) {
     RL_TRY(checkInterpretable(out.graph));
     return out;
   }
   RL_ASSIGN(CompileTarget machine, compileTarget(target));
-  std::string canonical = printGraph(specOf(out.graph));
+  // The key of the cache is what was asked for; the package holds what came of it.
+  std::string canonical = printGraph(specOf(graph));
   DiskCache cache = DiskCache::open(options.keepStages ? "off" : options.cache);
   CacheKey key;
   if (cache.enabled() || options.tune) {
@@ -232,14 +256,14 @@ static Result<Artifact> compileGraph(const GraphSpec &spec, const Target &target
   CompileOptions compileOptions;
   compileOptions.keepStages = options.keepStages;
   if (options.tune) {
-    RL_ASSIGN(Tuning tuning, tuneTiles(out.graph, machine, options, DiskCache::open(options.cache), key));
+    RL_ASSIGN(Tuning tuning, tuneTiles(graph, machine, options, DiskCache::open(options.cache), key));
     compileOptions.tiles = std::move(tuning.choices);
     out.measured = tuning.measured;
     lap("tune");
   }
-  RL_ASSIGN(Compiled compiled, compile(out.graph, machine, compileOptions));
+  RL_ASSIGN(Compiled compiled, compile(graph, machine, compileOptions));
   out.package = std::move(compiled.package);
-  out.package.graph = std::move(canonical);
+  out.package.graph = printGraph(specOf(compiled.graph));
   for (StageText &s : compiled.stages)
     out.stages.push_back({std::move(s.stage), std::move(s.text)});
   for (auto &[phase, seconds] : compiled.seconds)

@@ -53,23 +53,36 @@ public:
   Status run(const void *const *inputs, void *const *outputs, void *stream) override;
 
 private:
+  Status prepareLaunch(const PackageLaunch &, const CpuResolver &, std::vector<Prepared> &);
+  Status derive();
+  Status launch(const Prepared &p) const {
+    if (p.launch->kind == PackageLaunch::Kernel)
+      return launchKernel(p);
+    launchCopy(p);
+    return {};
+  }
   Status launchKernel(const Prepared &) const;
   void launchCopy(const Prepared &) const;
   Error indexError(const PackageLaunch &, int64_t code) const;
 
   std::unique_ptr<SharedObject> library;
   CpuResolver keep; ///< what the kernels live in may live in the resolver
-  Memory arena;
+  Memory arena, derived;
   std::vector<Memory> parameters;
   std::vector<char> bound;
   size_t unboundCount = 0;
   std::vector<char *> pointers; ///< of each buffer
-  std::vector<Prepared> launches;
+  std::vector<Prepared> launches, bindLaunches;
+  std::vector<BindStep> steps;
+  std::vector<char> due; ///< by step: parameters of it were bound since it ran
 };
 
 Status CpuModule::prepare(CpuResolver resolver) {
   RL_TRY(checkCpuArch(contents.arch));
-  if (!resolver && kernelCount() > 0) {
+  bool kernels = kernelCount() > 0;
+  for (const PackageLaunch &l : contents.bindLaunches)
+    kernels |= l.kind == PackageLaunch::Kernel && !isEmptyLaunch(contents, l);
+  if (!resolver && kernels) {
     RL_ASSIGN(library, SharedObject::open(contents.sharedObject));
     resolver = [this](const std::string &symbol) -> Result<CpuKernel> {
       if (void *address = library->find(symbol.c_str()))
@@ -80,6 +93,9 @@ Status CpuModule::prepare(CpuResolver resolver) {
   if (contents.arenaBytes > 0) {
     RL_ASSIGN(arena, allocate(contents.arenaBytes, "intermediate tensors"));
   }
+  if (contents.derivedBytes > 0) {
+    RL_ASSIGN(derived, allocate(contents.derivedBytes, "what is made of parameters"));
+  }
   for (const PackageTensor &t : contents.parameters) {
     RL_ASSIGN(Memory memory, allocate(t.type.bytes(), "parameter '" + t.name + "'"));
     parameters.push_back(std::move(memory));
@@ -88,30 +104,52 @@ Status CpuModule::prepare(CpuResolver resolver) {
   bound.assign(unboundCount, 0);
   for (const PackageBuffer &b : contents.buffers)
     pointers.push_back(b.kind == PackageBuffer::Arena       ? arena.get() + b.offset
+                       : b.kind == PackageBuffer::Derived   ? derived.get() + b.offset
                        : b.kind == PackageBuffer::Parameter ? parameters[b.index].get()
                                                             : nullptr);
-  for (const PackageLaunch &l : contents.launches) {
-    if (isEmptyLaunch(contents, l))
-      continue;
-    Prepared prepared;
-    prepared.launch = &l;
-    if (l.kind == PackageLaunch::Kernel) {
-      RL_ASSIGN(prepared.kernel, resolver(l.kernel));
-      if (!l.unalignedKernel.empty()) {
-        RL_ASSIGN(prepared.unaligned, resolver(l.unalignedKernel));
-      }
-    }
-    prepared.alignMask = l.align - 1;
-    for (uint32_t i = 0; i < l.args.size(); ++i) {
-      const PackageBuffer &b = contents.buffers[l.args[i]];
-      prepared.args.push_back(pointers[l.args[i]]);
-      prepared.bytes += std::min(b.bytes, INT64_MAX - prepared.bytes);
-      if (b.kind == PackageBuffer::Input || b.kind == PackageBuffer::Output)
-        prepared.patches.push_back({i, l.args[i]});
-    }
-    launches.push_back(std::move(prepared));
-  }
+  for (const PackageLaunch &l : contents.launches)
+    if (!isEmptyLaunch(contents, l))
+      RL_TRY(prepareLaunch(l, resolver, launches));
+  for (const PackageLaunch &l : contents.bindLaunches) // steps know them by their places
+    RL_TRY(prepareLaunch(l, resolver, bindLaunches));
+  steps = bindSteps(contents);
+  due.assign(steps.size(), 1);
   keep = std::move(resolver);
+  return {};
+}
+
+Status CpuModule::prepareLaunch(const PackageLaunch &l, const CpuResolver &resolver, std::vector<Prepared> &into) {
+  Prepared prepared;
+  prepared.launch = &l;
+  if (l.kind == PackageLaunch::Kernel && !isEmptyLaunch(contents, l)) {
+    RL_ASSIGN(prepared.kernel, resolver(l.kernel));
+    if (!l.unalignedKernel.empty()) {
+      RL_ASSIGN(prepared.unaligned, resolver(l.unalignedKernel));
+    }
+  }
+  prepared.alignMask = l.align - 1;
+  for (uint32_t i = 0; i < l.args.size(); ++i) {
+    const PackageBuffer &b = contents.buffers[l.args[i]];
+    prepared.args.push_back(pointers[l.args[i]]);
+    prepared.bytes += std::min(b.bytes, INT64_MAX - prepared.bytes);
+    if (b.kind == PackageBuffer::Input || b.kind == PackageBuffer::Output)
+      prepared.patches.push_back({i, l.args[i]});
+  }
+  into.push_back(std::move(prepared));
+  return {};
+}
+
+/// Runs the steps whose parameters changed, as far as all that they need is bound.
+Status CpuModule::derive() {
+  for (size_t s = 0; s < steps.size(); ++s) {
+    const std::vector<uint32_t> &needed = steps[s].parameters;
+    if (!due[s] || !std::all_of(needed.begin(), needed.end(), [&](uint32_t p) { return bound[p] != 0; }))
+      continue;
+    for (size_t l : steps[s].launches)
+      if (!isEmptyLaunch(contents, *bindLaunches[l].launch))
+        RL_TRY(launch(bindLaunches[l]));
+    due[s] = 0;
+  }
   return {};
 }
 
@@ -122,7 +160,9 @@ Status CpuModule::bind(std::string_view parameter, const void *data, size_t byte
     std::memmove(parameters[index].get(), data, bytes);
   unboundCount -= !bound[index];
   bound[index] = 1;
-  return {};
+  for (size_t s = 0; s < steps.size(); ++s)
+    due[s] |= std::binary_search(steps[s].parameters.begin(), steps[s].parameters.end(), static_cast<uint32_t>(index));
+  return derive();
 }
 
 Status CpuModule::read(std::string_view parameter, void *data, size_t bytes) {
@@ -211,6 +251,8 @@ Status CpuModule::run(const void *const *inputs, void *const *outputs, void *) {
   if (unboundCount)
     return unbound(static_cast<size_t>(std::find(bound.begin(), bound.end(), 0) - bound.begin()));
   RL_TRY(checkPointers(inputs, outputs));
+  if (std::find(due.begin(), due.end(), 1) != due.end()) // of constants alone, or where it failed before
+    RL_TRY(derive());
   for (size_t i = 0; i < contents.buffers.size(); ++i) {
     const PackageBuffer &b = contents.buffers[i];
     if (b.kind == PackageBuffer::Input)
@@ -221,10 +263,7 @@ Status CpuModule::run(const void *const *inputs, void *const *outputs, void *) {
   for (Prepared &p : launches) {
     for (const Prepared::Patch &patch : p.patches)
       p.args[patch.arg] = pointers[patch.buffer];
-    if (p.launch->kind == PackageLaunch::Copy)
-      launchCopy(p);
-    else
-      RL_TRY(launchKernel(p));
+    RL_TRY(launch(p));
   }
   return {};
 }

@@ -122,7 +122,8 @@ Status CudaModule::bind(std::string_view parameter, const void *data, size_t byt
   unboundCount -= homes[index] == nullptr;
   homes[index] = state;
   state->parameterVersions[index] = versions[index] = ++generation;
-  return {};
+  state->parameterChanged(index);
+  return state->derive();
 }
 
 Status CudaModule::read(std::string_view parameter, void *data, size_t bytes) {
@@ -168,9 +169,10 @@ Status CudaModule::fetchParameters(CudaState &state) {
         return failure(*api, r, "parameter '" + contents.parameters[i].name + "' cannot be copied between contexts");
     }
     state.parameterVersions[i] = versions[i];
+    state.parameterChanged(i);
   }
   state.generation = generation;
-  return {};
+  return state.derive();
 }
 
 Status CudaModule::run(const void *const *inputs, void *const *outputs, void *stream) {
@@ -186,6 +188,8 @@ Status CudaModule::run(const void *const *inputs, void *const *outputs, void *st
     return unbound(static_cast<size_t>(std::find(homes.begin(), homes.end(), nullptr) - homes.begin()));
   if (state->generation != generation)
     RL_TRY(fetchParameters(*state));
+  if (state->isDue()) // of constants alone, or where it failed before
+    RL_TRY(state->derive());
   RL_TRY(state->run(inputs, outputs, handle));
   for (uint32_t index : written) {
     homes[index] = state;

@@ -160,7 +160,7 @@ Status CudaState::encodeMaps(CudaLaunch &l) {
   return {};
 }
 
-Status CudaState::prepare(const PackageLaunch &l) {
+Status CudaState::prepare(const PackageLaunch &l, bool bind) {
   if (isEmptyLaunch(package, l))
     return {};
   CudaLaunch out;
@@ -191,12 +191,53 @@ Status CudaState::prepare(const PackageLaunch &l) {
     if (kind == PackageBuffer::Input || kind == PackageBuffer::Output)
       out.varying.push_back(buffer);
     auto &list = users[buffer];
-    if (list.empty() || list.back() != launches.size())
+    if (!bind && (list.empty() || list.back() != launches.size()))
       list.push_back(static_cast<uint32_t>(launches.size()));
   }
   for (cu::TensorMap &map : out.maps) // moving the vector leaves them in their place
     out.params.push_back(&map);
-  launches.push_back(std::move(out));
+  (bind ? bindLaunches : launches).push_back(std::move(out));
+  return {};
+}
+
+void CudaState::parameterChanged(size_t index) {
+  for (size_t s = 0; s < steps.size(); ++s)
+    if (std::binary_search(steps[s].parameters.begin(), steps[s].parameters.end(), static_cast<uint32_t>(index)))
+      due[s] = anyDue = true;
+}
+
+Status CudaState::derive() {
+  if (!anyDue)
+    return {};
+  cu::RelaxedCapture relaxed(api);
+  // Runs that are on their way use the arena, and read what is made anew.
+  if (cu::Result r = api.cuCtxSynchronize(); r != kSuccess)
+    return failure(api, r, "what is made of the parameters of graph '" + package.name + "'");
+  bool left = false;
+  for (size_t s = 0; s < steps.size(); ++s) {
+    if (!due[s])
+      continue;
+    const std::vector<uint32_t> &needed = steps[s].parameters;
+    if (!std::all_of(needed.begin(), needed.end(), [&](uint32_t p) { return parameterVersions[p] != 0; })) {
+      left = true;
+      continue;
+    }
+    for (size_t place : steps[s].launches) {
+      auto at = std::find(bindPlaces.begin(), bindPlaces.end(), place);
+      if (at == bindPlaces.end()) // it does nothing
+        continue;
+      CudaLaunch &l = bindLaunches[static_cast<size_t>(at - bindPlaces.begin())];
+      if (!l.useUnaligned)
+        RL_TRY(encodeMaps(l));
+      if (cu::Result r = launch(l, nullptr); r != kSuccess)
+        return failure(api, r, "launching " + *l.description);
+      cu::noteLaunch(l.description);
+    }
+    if (cu::Result r = api.cuStreamSynchronize(nullptr); r != kSuccess)
+      return failure(api, r, "what is made of the parameters of graph '" + package.name + "'");
+    due[s] = 0;
+  }
+  anyDue = left;
   return {};
 }
 
@@ -209,8 +250,9 @@ Result<std::unique_ptr<CudaState>> CudaState::create(const cu::Api &api, const P
   s->pointers.assign(package.buffers.size(), 0);
   s->users.resize(package.buffers.size());
   bool kernels = false;
-  for (const PackageLaunch &l : package.launches)
-    kernels |= l.kind == PackageLaunch::Kernel && !isEmptyLaunch(package, l);
+  for (const std::vector<PackageLaunch> *list : {&package.launches, &package.bindLaunches})
+    for (const PackageLaunch &l : *list)
+      kernels |= l.kind == PackageLaunch::Kernel && !isEmptyLaunch(package, l);
   if (kernels)
     RL_TRY(s->loadCode());
   if (package.arenaBytes > 0) {
@@ -223,6 +265,12 @@ Result<std::unique_ptr<CudaState>> CudaState::create(const cu::Api &api, const P
       return failure(api, r, "an event cannot be made");
     }
   }
+  if (package.derivedBytes > 0)
+    if (cu::Result r = api.cuMemAlloc_v2(&s->derived, static_cast<size_t>(package.derivedBytes)); r != kSuccess) {
+      s->derived = 0;
+      return failure(api, r,
+                     std::to_string(package.derivedBytes) + " bytes of device memory for what is made of parameters");
+    }
   s->witness = s->arena;
   if (!s->witness)
     if (cu::Result r = api.cuMemAlloc_v2(&s->witness, 16); r != kSuccess) {
@@ -235,12 +283,23 @@ Result<std::unique_ptr<CudaState>> CudaState::create(const cu::Api &api, const P
     const PackageBuffer &b = package.buffers[i];
     if (b.kind == PackageBuffer::Arena)
       s->pointers[i] = s->arena + static_cast<cu::DevicePtr>(b.offset);
+    else if (b.kind == PackageBuffer::Derived)
+      s->pointers[i] = s->derived + static_cast<cu::DevicePtr>(b.offset);
     else if (b.kind != PackageBuffer::Parameter)
       s->varying.push_back(i);
   }
   s->launches.reserve(package.launches.size());
   for (const PackageLaunch &l : package.launches)
-    RL_TRY(s->prepare(l));
+    RL_TRY(s->prepare(l, false));
+  s->bindLaunches.reserve(package.bindLaunches.size());
+  for (size_t i = 0; i < package.bindLaunches.size(); ++i) {
+    RL_TRY(s->prepare(package.bindLaunches[i], true));
+    if (s->bindLaunches.size() > s->bindPlaces.size())
+      s->bindPlaces.push_back(i);
+  }
+  s->steps = bindSteps(package);
+  s->due.assign(s->steps.size(), 1);
+  s->anyDue = !s->steps.empty();
   s->dirty.assign(s->launches.size(), 0);
   for (size_t i = 0; i < s->launches.size(); ++i)
     if (!s->launches[i].maps.empty())
@@ -278,6 +337,8 @@ CudaState::~CudaState() {
     api.cuMemFree_v2(witness);
   if (arena)
     api.cuMemFree_v2(arena);
+  if (derived)
+    api.cuMemFree_v2(derived);
   for (cu::DevicePtr p : parameters)
     if (p)
       api.cuMemFree_v2(p);

@@ -95,6 +95,12 @@ public:
   cu::DevicePtr boundParameter(size_t index) const { return parameters[index]; }
   cu::Context contextHandle() const { return context; }
 
+  /// The parameter has other values here: what is made of it is due.
+  void parameterChanged(size_t index);
+  /// Makes what is due of parameters that are all here, and waits for it. Nothing is captured meanwhile.
+  Status derive();
+  bool isDue() const { return anyDue; }
+
   /// Enqueues all launches.
   Status run(const void *const *inputs, void *const *outputs, cu::Stream stream);
 
@@ -107,7 +113,7 @@ private:
   static unsigned long long contextId(const cu::Api &, cu::Context);
   Status checkArch() const;
   Status loadCode();
-  Status prepare(const PackageLaunch &);
+  Status prepare(const PackageLaunch &, bool bind);
   Result<cu::Function> function(const std::string &name, const Extent3 &cluster, uint32_t sharedBytes);
   Result<uint32_t> persistentBlocks(const CudaLaunch &);
   Status encodeMaps(CudaLaunch &);
@@ -121,7 +127,7 @@ private:
   cu::Context context;
   unsigned long long id; ///< handles of contexts are used again, ids are not
   cu::ModuleHandle code = nullptr;
-  cu::DevicePtr arena = 0;
+  cu::DevicePtr arena = 0, derived = 0;
   cu::DevicePtr witness = 0;        ///< the memory whose life shows the context's: the arena, or a few bytes
   unsigned long long witnessId = 0; ///< the driver's number for it, never given out twice
   std::vector<cu::DevicePtr> parameters;
@@ -131,6 +137,11 @@ private:
   std::vector<CudaLaunch> launches;         ///< those that do something
   std::vector<char> dirty;                  ///< launches with a pointer that changed
   bool anyDirty = false;
+  std::vector<CudaLaunch> bindLaunches; ///< those that do something
+  std::vector<size_t> bindPlaces;       ///< of each in the package's list
+  std::vector<BindStep> steps;
+  std::vector<char> due; ///< by step
+  bool anyDue = false;
   std::unique_ptr<CudaGraph> graph;
   std::shared_ptr<const std::string> graphDescription;
   cu::Event done = nullptr; ///< recorded after each run where runs share the arena

@@ -5,6 +5,8 @@
 // it is taken, and validatePackage checks what the values mean together.
 #include "runtime/package/Manifest.h"
 
+#include <algorithm>
+#include <array>
 #include <bit>
 #include <cstring>
 #include <limits>
@@ -52,10 +54,13 @@ OrderedJson json(const std::vector<PackageTensor> &tensors) {
 
 OrderedJson json(const Extent3 &e) { return OrderedJson::array({e.x, e.y, e.z}); }
 
+constexpr std::array<const char *, 5> kBufferKinds = {"input", "parameter", "output", "arena", "derived"};
+
+bool hasOffset(PackageBuffer::Kind kind) { return kind == PackageBuffer::Arena || kind == PackageBuffer::Derived; }
+
 OrderedJson json(const PackageBuffer &b) {
-  static const char *const names[] = {"input", "parameter", "output", "arena"};
-  OrderedJson out{{"kind", names[b.kind & 3]}};
-  if (b.kind == PackageBuffer::Arena)
+  OrderedJson out{{"kind", kBufferKinds[std::min<size_t>(b.kind, kBufferKinds.size() - 1)]}};
+  if (hasOffset(b.kind))
     out["offset"] = b.offset;
   else
     out["index"] = b.index;
@@ -254,20 +259,15 @@ void readBuffers(Reader &r, const Json &top, std::vector<PackageBuffer> &out) {
       return;
     PackageBuffer b;
     std::string kind = r.string(item, "kind", where);
-    if (kind == "input")
-      b.kind = PackageBuffer::Input;
-    else if (kind == "parameter")
-      b.kind = PackageBuffer::Parameter;
-    else if (kind == "output")
-      b.kind = PackageBuffer::Output;
-    else if (kind == "arena")
-      b.kind = PackageBuffer::Arena;
-    else
+    auto known = std::find(kBufferKinds.begin(), kBufferKinds.end(), kind);
+    if (known == kBufferKinds.end())
       r.fail(where + "/kind", "'" + kind + "' is not a kind of buffer");
-    const char *place = b.kind == PackageBuffer::Arena ? "offset" : "index";
+    else
+      b.kind = static_cast<PackageBuffer::Kind>(known - kBufferKinds.begin());
+    const char *place = hasOffset(b.kind) ? "offset" : "index";
     if (!r.object(item, where, {"kind", "bytes", place}))
       return;
-    if (b.kind == PackageBuffer::Arena)
+    if (hasOffset(b.kind))
       b.offset = r.integer(item, "offset", where, 0, kAny);
     else
       b.index = static_cast<uint32_t>(r.integer(item, "index", where, 0, std::numeric_limits<uint32_t>::max()));
@@ -298,14 +298,14 @@ void readTensorMaps(Reader &r, const Json &launch, const std::string &at, std::v
   }
 }
 
-void readLaunches(Reader &r, const Json &top, std::vector<PackageLaunch> &out) {
-  const Json *list = r.array(top, "launches", "", kMaxElements);
+void readLaunches(Reader &r, const Json &top, const char *key, std::vector<PackageLaunch> &out) {
+  const Json *list = r.array(top, key, "", kMaxElements);
   if (!list)
     return;
   constexpr int64_t most = std::numeric_limits<uint32_t>::max();
   out.reserve(list->size());
   for (const Json &item : *list) {
-    std::string where = "/launches/" + std::to_string(out.size());
+    std::string where = std::string("/") + key + "/" + std::to_string(out.size());
     PackageLaunch l;
     if (!item.is_object() || !item.contains("kind"))
       return r.fail(where, "must be an object with the key 'kind'");
@@ -434,6 +434,12 @@ std::string printManifest(const Package &p) {
   top["launches"] = OrderedJson::array();
   for (const PackageLaunch &l : p.launches)
     top["launches"].push_back(json(l));
+  if (!p.bindLaunches.empty()) {
+    top["derived_bytes"] = p.derivedBytes;
+    top["bind_launches"] = OrderedJson::array();
+    for (const PackageLaunch &l : p.bindLaunches)
+      top["bind_launches"].push_back(json(l));
+  }
   top["files"] = OrderedJson::object();
   for (const PackageFile &file : kPackageFiles)
     if (const std::string &contents = p.*file.member; !contents.empty())
@@ -457,7 +463,8 @@ Result<Package> parseManifest(std::string_view text, std::map<std::string, FileR
   Package p;
   if (r.object(top, "",
                {kManifestMark, "name", "version", "target", "arch", "inputs", "parameters", "outputs", "arena_bytes",
-                "buffers", "launches", "files"})) {
+                "buffers", "launches", "files"},
+               {"derived_bytes", "bind_launches"})) {
     p.name = r.string(top, "name", "");
     p.version = r.string(top, "version", "");
     p.target = r.string(top, "target", "");
@@ -467,7 +474,11 @@ Result<Package> parseManifest(std::string_view text, std::map<std::string, FileR
     readTensors(r, top, "outputs", p.outputs);
     p.arenaBytes = r.integer(top, "arena_bytes", "", 0, kAny);
     readBuffers(r, top, p.buffers);
-    readLaunches(r, top, p.launches);
+    readLaunches(r, top, "launches", p.launches);
+    if (top.contains("derived_bytes"))
+      p.derivedBytes = r.integer(top, "derived_bytes", "", 0, kAny);
+    if (top.contains("bind_launches"))
+      readLaunches(r, top, "bind_launches", p.bindLaunches);
     readFiles(r, top, files);
   }
   RL_TRY(r.takeStatus());

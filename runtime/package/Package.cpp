@@ -179,11 +179,17 @@ Status replaceDirectory(const std::string &from, const std::string &to, bool exi
 
 } // namespace
 
+bool hasKernels(const Package &p) {
+  for (const std::vector<PackageLaunch> *list : {&p.launches, &p.bindLaunches})
+    for (const PackageLaunch &l : *list)
+      if (l.kind == PackageLaunch::Kernel)
+        return true;
+  return false;
+}
+
 Status writePackage(const Package &p, const std::string &directory) {
   RL_TRY(validatePackage(p));
-  bool launches = false;
-  for (const PackageLaunch &l : p.launches)
-    launches |= l.kind == PackageLaunch::Kernel;
+  const bool launches = hasKernels(p);
   if (launches && p.target == "cpu" && p.sharedObject.empty())
     return unsupported({}, "the package has no shared object of its kernels, so it cannot be written");
   if (launches && p.target == "cuda" && p.ptx.empty() && p.cubin.empty())
@@ -251,14 +257,11 @@ Result<Package> readPackage(const std::string &directory) {
       return fileError(path, "does not match the manifest's checksum");
     p.*file.member = std::move(contents);
   }
-  for (size_t i = 0; i < p.launches.size(); ++i) {
-    if (p.launches[i].kind != PackageLaunch::Kernel)
-      continue;
+  if (hasKernels(p)) {
     if (p.target == "cpu" && p.sharedObject.empty())
       return Error{Code::Invalid, "/files", "kernels.so is missing", manifest};
     if (p.target == "cuda" && p.ptx.empty() && p.cubin.empty())
       return Error{Code::Invalid, "/files", "kernels.ptx and kernels.cubin are missing", manifest};
-    break;
   }
   return p;
 }

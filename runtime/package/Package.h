@@ -23,9 +23,10 @@ struct PackageTensor {
 
 /// A range of memory that launches read or write.
 struct PackageBuffer {
-  enum Kind : uint8_t { Input, Parameter, Output, Arena } kind = Arena;
+  /// Derived: made of parameters by `bindLaunches`, and kept until they are bound anew.
+  enum Kind : uint8_t { Input, Parameter, Output, Arena, Derived } kind = Arena;
   uint32_t index = 0; ///< Input, Parameter, Output: place in the signature
-  int64_t offset = 0; ///< Arena: bytes from the arena's start, a multiple of 256
+  int64_t offset = 0; ///< Arena, Derived: bytes from the start of that memory, a multiple of 256
   int64_t bytes = 0;
 };
 
@@ -80,8 +81,11 @@ struct Package {
   std::string arch;    ///< "sm_90a", "x86-64-v3"
   std::vector<PackageTensor> inputs, parameters, outputs;
   std::vector<PackageBuffer> buffers;
-  int64_t arenaBytes = 0;
+  int64_t arenaBytes = 0, derivedBytes = 0;
   std::vector<PackageLaunch> launches;
+  /// What is done once parameters are bound, and again where one is bound anew, before the next run: from parameters to derived
+  /// buffers, by way of the arena. Launches that share a parameter or a buffer run together, in this order.
+  std::vector<PackageLaunch> bindLaunches;
   std::string ptx;          ///< CUDA: text
   std::string cubin;        ///< CUDA: machine code for the device it was loaded on, where known
   std::string object;       ///< CPU: relocatable object, in memory only
@@ -95,6 +99,9 @@ struct Package {
 /// the hardware, names). Code::Invalid with a JSON pointer into the manifest.
 Status validatePackage(const Package &);
 
+/// Whether a package needs code: it has launches of kernels.
+bool hasKernels(const Package &);
+
 /// The manifest's text, without the contents of the other files; and back, checked as validatePackage does, but for
 /// what depends on those contents. Unknown and duplicate keys are errors.
 std::string printManifest(const Package &);
@@ -103,6 +110,13 @@ Result<Package> parseManifest(std::string_view json);
 /// Limits of what a package directory may hold, in bytes.
 inline constexpr int64_t kMaxManifestBytes = int64_t(256) << 20;
 inline constexpr int64_t kMaxPackageFileBytes = int64_t(2) << 30;
+
+/// The bind launches that run together, each list in order, and the parameters that they need.
+struct BindStep {
+  std::vector<size_t> launches;
+  std::vector<uint32_t> parameters; ///< ascending
+};
+std::vector<BindStep> bindSteps(const Package &);
 
 /// Writes `directory` (made whole beside it, then renamed; an existing package there is replaced, any other non-empty
 /// directory is refused). Errors: Code::Device with the path.

@@ -5,7 +5,9 @@
 // another look at it: no place is out of range, no size overflows and no launch is beyond what the hardware takes.
 #include "runtime/package/Package.h"
 
+#include <algorithm>
 #include <bit>
+#include <map>
 #include <set>
 
 namespace rl {
@@ -65,15 +67,18 @@ Status checkTensors(const std::vector<PackageTensor> &tensors, std::string_view 
 Status checkBuffers(const Package &p) {
   for (size_t i = 0; i < p.buffers.size(); ++i) {
     const PackageBuffer &b = p.buffers[i];
-    if (b.kind == PackageBuffer::Arena) {
+    if (b.kind == PackageBuffer::Arena || b.kind == PackageBuffer::Derived) {
+      const bool arena = b.kind == PackageBuffer::Arena;
+      const int64_t size = arena ? p.arenaBytes : p.derivedBytes;
       if (b.offset < 0 || b.offset % 256 != 0)
         return invalid(at("buffers", i, "offset"), "the offset must be a multiple of 256, at least 0");
-      if (b.bytes < 0 || b.bytes > p.arenaBytes || b.offset > p.arenaBytes - b.bytes)
-        return invalid(at("buffers", i),
-                       "the buffer does not lie within the arena's " + std::to_string(p.arenaBytes) + " bytes");
+      if (b.bytes < 0 || b.bytes > size || b.offset > size - b.bytes)
+        return invalid(at("buffers", i), std::string("the buffer does not lie within the ") +
+                                             (arena ? "arena's " : "derived tensors' ") + std::to_string(size) +
+                                             " bytes");
       continue;
     }
-    if (b.kind > PackageBuffer::Arena)
+    if (b.kind > PackageBuffer::Derived)
       return invalid(at("buffers", i, "kind"), "unknown kind of buffer");
     const auto &tensors = b.kind == PackageBuffer::Input       ? p.inputs
                           : b.kind == PackageBuffer::Parameter ? p.parameters
@@ -81,7 +86,7 @@ Status checkBuffers(const Package &p) {
     if (b.index >= tensors.size())
       return invalid(at("buffers", i, "index"), "there are only " + std::to_string(tensors.size()) + " such tensors");
     if (b.offset != 0)
-      return invalid(at("buffers", i, "offset"), "only a buffer of the arena has an offset");
+      return invalid(at("buffers", i, "offset"), "only a buffer of the arena or of derived tensors has an offset");
     if (b.bytes != tensors[b.index].type.bytes())
       return invalid(at("buffers", i, "bytes"), std::to_string(b.bytes) + " bytes, but tensor '" +
                                                     tensors[b.index].name + "' has " +
@@ -166,56 +171,57 @@ Status checkTensorMap(const Package &p, const PackageLaunch &l, const PackageTen
   return {};
 }
 
-Status checkLaunch(const Package &p, size_t i) {
-  const PackageLaunch &l = p.launches[i];
+Status checkLaunch(const Package &p, bool bind, size_t i) {
+  const PackageLaunch &l = (bind ? p.bindLaunches : p.launches)[i];
+  const char *const list = bind ? "bind_launches" : "launches";
   for (size_t a = 0; a < l.args.size(); ++a)
     if (l.args[a] >= p.buffers.size())
-      return invalid(at("launches", i, l.kind == PackageLaunch::Copy ? (a ? "from" : "to") : "args"),
+      return invalid(at(list, i, l.kind == PackageLaunch::Copy ? (a ? "from" : "to") : "args"),
                      "buffer " + std::to_string(l.args[a]) + " of " + std::to_string(p.buffers.size()));
   if (l.kind == PackageLaunch::Copy) {
     if (l.args.size() != 2)
-      return invalid(at("launches", i), "a copy has two buffers");
+      return invalid(at(list, i), "a copy has two buffers");
     const PackageBuffer &to = p.buffers[l.args[0]], &from = p.buffers[l.args[1]];
     if (to.bytes != from.bytes)
-      return invalid(at("launches", i),
+      return invalid(at(list, i),
                      "a copy of " + std::to_string(from.bytes) + " bytes into " + std::to_string(to.bytes));
-    if (to.kind == PackageBuffer::Input)
-      return invalid(at("launches", i, "to"), "inputs are not written");
+    if (to.kind == PackageBuffer::Input || (bind && to.kind == PackageBuffer::Parameter))
+      return invalid(at(list, i, "to"), bind ? "inputs and parameters are not written" : "inputs are not written");
     return {};
   }
   if (l.kind != PackageLaunch::Kernel)
-    return invalid(at("launches", i, "kind"), "unknown kind of launch");
+    return invalid(at(list, i, "kind"), "unknown kind of launch");
   if (!isSymbol(l.kernel))
-    return invalid(at("launches", i, "kernel"), "not a kernel's name");
+    return invalid(at(list, i, "kernel"), "not a kernel's name");
   size_t mapBytes = l.tensorMaps.empty() ? 0 : l.tensorMaps.size() * kTensorMapBytes + kTensorMapAlign;
   if (l.args.size() > kMaxParameterBytes / 8 || mapBytes + l.args.size() * 8 > kMaxParameterBytes)
-    return invalid(at("launches", i, "args"), std::to_string(l.args.size()) + " arguments and " +
-                                                  std::to_string(l.tensorMaps.size()) + " tensor maps are more than " +
-                                                  std::to_string(kMaxParameterBytes) + " bytes");
+    return invalid(at(list, i, "args"), std::to_string(l.args.size()) + " arguments and " +
+                                            std::to_string(l.tensorMaps.size()) + " tensor maps are more than " +
+                                            std::to_string(kMaxParameterBytes) + " bytes");
   if (l.blocks < 0)
-    return invalid(at("launches", i, "blocks"), "the number of blocks is negative");
+    return invalid(at(list, i, "blocks"), "the number of blocks is negative");
   if (!std::has_single_bit(l.align) || l.align > 256)
-    return invalid(at("launches", i, "align"), "the alignment must be a power of two up to 256");
+    return invalid(at(list, i, "align"), "the alignment must be a power of two up to 256");
   if (!l.unalignedKernel.empty() && !isSymbol(l.unalignedKernel))
-    return invalid(at("launches", i, "unaligned/kernel"), "not a kernel's name");
+    return invalid(at(list, i, "unaligned/kernel"), "not a kernel's name");
   if (p.target != "cuda") {
     if (!l.tensorMaps.empty() || l.persistent)
-      return invalid(at("launches", i), "tensor maps and persistent grids are CUDA's");
+      return invalid(at(list, i), "tensor maps and persistent grids are CUDA's");
     return {};
   }
-  RL_TRY(checkShape(l.grid, l.block, at("launches", i), l.kernel));
-  RL_TRY(checkCluster(l.cluster, l.grid, at("launches", i, "cluster"), l.kernel));
-  RL_TRY(checkShared(l.sharedBytes, at("launches", i, "shared_bytes"), l.kernel));
+  RL_TRY(checkShape(l.grid, l.block, at(list, i), l.kernel));
+  RL_TRY(checkCluster(l.cluster, l.grid, at(list, i, "cluster"), l.kernel));
+  RL_TRY(checkShared(l.sharedBytes, at(list, i, "shared_bytes"), l.kernel));
   if (l.persistent && (l.grid.y != 1 || l.grid.z != 1))
-    return invalid(at("launches", i, "persistent"), "a persistent grid has one dimension");
+    return invalid(at(list, i, "persistent"), "a persistent grid has one dimension");
   for (size_t m = 0; m < l.tensorMaps.size(); ++m)
-    RL_TRY(checkTensorMap(p, l, l.tensorMaps[m], at("launches", i, "tensor_maps/" + std::to_string(m))));
+    RL_TRY(checkTensorMap(p, l, l.tensorMaps[m], at(list, i, "tensor_maps/" + std::to_string(m))));
   if (!l.tensorMaps.empty() && l.align < 16)
-    return invalid(at("launches", i, "align"), "a kernel with tensor maps needs pointers aligned to 16 bytes");
+    return invalid(at(list, i, "align"), "a kernel with tensor maps needs pointers aligned to 16 bytes");
   if (!l.unalignedKernel.empty()) {
-    RL_TRY(checkShape(l.unalignedGrid, l.unalignedBlock, at("launches", i, "unaligned"), l.unalignedKernel));
-    RL_TRY(checkCluster(l.unalignedCluster, l.unalignedGrid, at("launches", i, "unaligned"), l.unalignedKernel));
-    RL_TRY(checkShared(l.unalignedSharedBytes, at("launches", i, "unaligned/shared_bytes"), l.unalignedKernel));
+    RL_TRY(checkShape(l.unalignedGrid, l.unalignedBlock, at(list, i, "unaligned"), l.unalignedKernel));
+    RL_TRY(checkCluster(l.unalignedCluster, l.unalignedGrid, at(list, i, "unaligned"), l.unalignedKernel));
+    RL_TRY(checkShared(l.unalignedSharedBytes, at(list, i, "unaligned/shared_bytes"), l.unalignedKernel));
   }
   return {};
 }
@@ -239,10 +245,59 @@ Status validatePackage(const Package &p) {
   }
   if (p.arenaBytes < 0 || p.arenaBytes > kMaxBytes)
     return invalid("/arena_bytes", "the arena's size is not within 0 and 2^62 bytes");
+  if (p.derivedBytes < 0 || p.derivedBytes > kMaxBytes)
+    return invalid("/derived_bytes", "the derived tensors' size is not within 0 and 2^62 bytes");
   RL_TRY(checkBuffers(p));
   for (size_t i = 0; i < p.launches.size(); ++i)
-    RL_TRY(checkLaunch(p, i));
+    RL_TRY(checkLaunch(p, false, i));
+  for (size_t i = 0; i < p.bindLaunches.size(); ++i) {
+    RL_TRY(checkLaunch(p, true, i));
+    for (uint32_t buffer : p.bindLaunches[i].args) {
+      if (p.buffers[buffer].kind == PackageBuffer::Input || p.buffers[buffer].kind == PackageBuffer::Output)
+        return invalid(at("bind_launches", i, "args"), "inputs and outputs are not there when parameters are bound");
+      for (const PackageLaunch &l : p.launches)
+        if (l.kind == PackageLaunch::Copy && l.args[0] == buffer)
+          return invalid(at("bind_launches", i, "args"),
+                         "buffer " + std::to_string(buffer) + " is written by each run");
+    }
+  }
   return {};
+}
+
+std::vector<BindStep> bindSteps(const Package &p) {
+  // The launches that use each buffer are joined (a forest of sets, by the first launch).
+  std::vector<size_t> first(p.bindLaunches.size());
+  auto root = [&](size_t l) {
+    while (first[l] != l)
+      l = first[l];
+    return l;
+  };
+  std::map<uint32_t, size_t> userOf;
+  for (size_t l = 0; l < p.bindLaunches.size(); ++l) {
+    first[l] = l;
+    for (uint32_t buffer : p.bindLaunches[l].args) {
+      auto [user, fresh] = userOf.emplace(buffer, l);
+      size_t a = root(user->second), b = root(l);
+      first[std::max(a, b)] = std::min(a, b);
+    }
+  }
+  std::vector<BindStep> out;
+  std::map<size_t, size_t> place;
+  for (size_t l = 0; l < p.bindLaunches.size(); ++l) {
+    auto [at, fresh] = place.emplace(root(l), out.size());
+    if (fresh)
+      out.emplace_back();
+    BindStep &step = out[at->second];
+    step.launches.push_back(l);
+    for (uint32_t buffer : p.bindLaunches[l].args)
+      if (p.buffers[buffer].kind == PackageBuffer::Parameter)
+        step.parameters.push_back(p.buffers[buffer].index);
+  }
+  for (BindStep &step : out) {
+    std::sort(step.parameters.begin(), step.parameters.end());
+    step.parameters.erase(std::unique(step.parameters.begin(), step.parameters.end()), step.parameters.end());
+  }
+  return out;
 }
 
 } // namespace rl

@@ -10,6 +10,7 @@ import json
 import os
 import pathlib
 import random
+import shutil
 import struct
 import tempfile
 import threading
@@ -182,6 +183,35 @@ def f32(v):
     return struct.unpack("f", struct.pack("f", v))[0]
 
 
+class Precision(Abi):
+    def test_weights_are_converted_when_they_are_bound(self):
+        g = graph([{"op": "linear", "inputs": ["x", "w"], "outputs": ["y"]}], {"x": F32(1, 4)}, parameters={"w": F32(2, 4)})
+        for kind in ("i8", "f8e4m3"):
+            options = {"cache": "off", "precision": {"mode": "auto", "tolerance": 0.5, "pin": {"w": kind}}}
+            code, m, message = self.compile(g, "cpu", json.dumps(options).encode())
+            self.assertEqual(code, OK, message)
+            folder = tempfile.mkdtemp()
+            self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
+            self.assertEqual(L.rl_save(m, os.path.join(folder, "p").encode()), OK)
+            loaded = C.c_void_p()
+            self.assertEqual(L.rl_load(os.path.join(folder, "p").encode(), C.byref(loaded)), OK)
+            self.addCleanup(L.rl_unload, loaded)
+            x = (C.c_float * 4)(1, 1, 1, 1)
+            for module in (m, loaded):
+                self.assertEqual(L.rl_kernel_count(module), 1)
+                # The largest of a row has the largest code: these numbers are codes times a power of two, and stay what they are.
+                largest = 127 if kind == "i8" else 448
+                for scale in (1.0, 0.5):
+                    rows = [[largest, 2, -16, 32], [-4, largest, 64, 1]]
+                    w = (C.c_float * 8)(*[v * scale for row in rows for v in row])
+                    self.assertEqual(L.rl_bind(module, b"w", w, 32), OK, L.rl_last_error())
+                    for i in range(8):
+                        w[i] = float("nan")  # copied
+                    got = self.run_f32(module, [C.addressof(x)], 2)
+                    for value, row in zip(got, rows):
+                        self.assertAlmostEqual(value, sum(row) * scale, delta=abs(sum(row)) * 1e-2)
+
+
 class DelayedScaling(Abi):
     """Scales from the amax of earlier runs, beside a model in Python."""
     N = 6
@@ -301,6 +331,10 @@ class DelayedScaling(Abi):
             self.assertEqual(self.compile(self.graph(("x", "i8", [], {})), "cpu", options)[0], USAGE)
         self.assertEqual(self.compile(self.graph(("x", "i8", [], {})), "cpu", b'{"tune": true}')[0], UNSUPPORTED)
         self.assertEqual(self.compile(self.graph(("x", "i8", [], {})), "cpu", b'{"tune": 1}')[0], USAGE)
+        # What a precision mode makes of parameters is made once; these change from run to run.
+        code, _, message = self.compile(self.graph(("x", "i8", [], {})), "cpu",
+                                        b'{"delayed_scaling": {}, "precision": "int8"}')
+        self.assertEqual((code, message.split(": ")[0]), (UNSUPPORTED, "graph:/precision/mode"))
         code, _, message = self.compile(graph([{"op": "relu", "inputs": ["z"], "outputs": ["y"]}], {"x": F32(4)}), "cpu",
                                         b'{"delayed_scaling": {}}')
         self.assertEqual((code, message.split(": ")[0]), (INVALID, "graph:/nodes/0/inputs/0"))

@@ -719,6 +719,44 @@ class Measuring(Cli):
         self.assertEqual(r.returncode, 4, r.stdout)
         self.assertRegex(r.stderr, r"^error: g\.json: output \w is beyond the tolerance .* worst at \[\d+\]: cpu \S+, reference \S+\n$")
 
+    def test_precision(self):
+        block = lambda case, **policy: json.loads((SOURCE / "tests/cases" / case / "graph.json").read_text()) | {"precision": policy}
+        weights = [p for p, t in block("llama_block")["parameters"].items() if len(t["shape"]) == 2]
+        # Small blocks on a CPU: under every mode the error that is measured is within the tolerance.
+        for case in ("llama_block", "llama_block_strict_f32", "mlp_mixer_block"):
+            for mode in ("bf16", "f16", "fp8", "int8", "auto"):
+                self.write("g.json", block(case, mode=mode))
+                out = self.ok("verify", "g.json", "--target", "cpu", "--precision", "--cache", "off").stdout
+                self.assertRegex(out, r"precision " + mode + r", tolerance 0\.02, estimated error \S+\n")
+                self.assertRegex(out, r"output \S+: error \S+ of the interpreter's in f32 .*, within the tolerance of 0\.02\n")
+        # Weights in eight bits, converted when they are bound: also out of a package, and within the estimate.
+        for dtype in ("f8e4m3", "f8e5m2", "i8"):
+            self.write("g.json", block("llama_block", mode="auto", tolerance=0.5, pin={w: dtype for w in weights}))
+            out = self.ok("verify", "g.json", "--target", "cpu", "--precision", "--cache", "off").stdout
+            measured = float(re.search(r"output y: error (\S+) of", out)[1])
+            self.assertTrue(0.003 < measured <= float(re.search(r"estimated error (\S+)", out)[1]), out)
+            self.ok("compile", "g.json", "-o", "pkg", "--target", "cpu")
+            self.assertIn("bind_launches", json.loads(self.read("pkg/manifest.json")))
+            for what, name in (("pkg", "a.safetensors"), ("g.json", "b.safetensors")):
+                self.ok("run", what, "--inputs", "random:3", "--outputs", name, "--target", "cpu")
+            self.assertEqual(self.read("a.safetensors"), self.read("b.safetensors"))
+            self.assertIn("ok", self.ok("verify", "pkg").stdout)
+            self.fails(1, "verify", "pkg", "--precision")
+        self.ok("bench", "g.json", "--target", "cpu", "--repeat", "2")
+        self.ok("run", "g.json", "--inputs", "random", "--target", "reference")
+        record = json.loads(self.ok("explain", "g.json", "--target", "cpu", "--format", "json").stdout)
+        self.assertEqual(record["precision"]["mode"], "auto")
+        self.assertTrue(all("pinned" in d["why"] for d in record["precision"]["decisions"] if d["name"].startswith("linear")), record["precision"])
+        self.assertTrue(record["bind_kernels"])
+        # Pins go beyond what the tolerance allows, and that is said.
+        self.write("g.json", block("llama_block", mode="auto", tolerance=1e-3, pin={w: "f8e5m2" for w in weights}))
+        r = self.start("verify", "g.json", "--target", "cpu", "--precision", "-q")
+        self.assertEqual(r.returncode, 4, r.stdout)
+        self.assertRegex(r.stderr, r"^error: g\.json: output y has an error of \S+, beyond the precision tolerance of 0\.001\n$")
+        # Without a policy there is no tolerance, and an error nevertheless.
+        self.write("g.json", block("llama_block", mode="keep"))
+        self.assertRegex(self.ok("verify", "g.json", "--target", "cpu", "--precision").stdout, r"precision keep\noutput y: error \S+ of [^,]*, root mean square\)\n")
+
     def test_verify_strict(self):
         self.write("g.json", graph([node("mul", ["x", "x"], "a"), node("add", ["a", "x"], "b"), node("lt", ["b", "x"], "c")],
                                    inputs={"x": {"dtype": "bf16", "shape": [1000]}}, outputs=["b", "c"], numerics="strict"))

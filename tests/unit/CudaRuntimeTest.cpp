@@ -268,6 +268,68 @@ TEST_F(CudaRuntime, ParametersFollowTheModuleFromContextToContext) {
   fakeCuda.setCurrent(nullptr);
 }
 
+/// y = x + d, and d = w + w is made when w is bound.
+static Package withDerived() {
+  Package p = chain(1);
+  p.buffers.push_back({PackageBuffer::Derived, 0, 0, kBytes});
+  p.derivedBytes = 1024;
+  p.launches = {add({0, 3, 2})};
+  p.bindLaunches = {add({1, 1, 3})};
+  return p;
+}
+
+TEST_F(CudaRuntime, WhatIsDerivedIsMadeAtBinding) {
+  auto m = mustMake(withDerived());
+  ASSERT_TRUE(m);
+  EXPECT_EQ(m->kernelCount(), 1);
+  ASSERT_TRUE(m->bind("w", w, kBytes));
+  EXPECT_EQ(control().launches.size(), 1u);
+  control().calls.clear();
+  ASSERT_TRUE(run(*m));
+  EXPECT_EQ(count("cuLaunchKernel"), 1) << "a run makes nothing of parameters";
+  expectResult(2);
+  std::fill(w, w + kN, 7.0f);
+  ASSERT_TRUE(m->bind("w", w, kBytes));
+  ASSERT_TRUE(run(*m));
+  EXPECT_EQ(y[5], x[5] + 14.0f);
+  // A capture holds the run alone.
+  control().launches.clear();
+  control().capturing = 1;
+  ASSERT_TRUE(run(*m));
+  EXPECT_EQ(control().launches.size(), 1u);
+  control().capturing = 0;
+}
+
+TEST_F(CudaRuntime, WhatIsDerivedFollowsItsParameterIntoAnotherContext) {
+  cu::Context a = fakeCuda.makeContext(), b = fakeCuda.makeContext();
+  auto m = mustMake(withDerived());
+  ASSERT_TRUE(m);
+  fakeCuda.setCurrent(a);
+  ASSERT_TRUE(m->bind("w", w, kBytes) && run(*m));
+  fakeCuda.setCurrent(b);
+  ASSERT_TRUE(run(*m));
+  expectResult(2);
+  std::fill(w, w + kN, 10.0f);
+  ASSERT_TRUE(m->bind("w", w, kBytes));
+  fakeCuda.setCurrent(a);
+  ASSERT_TRUE(run(*m));
+  EXPECT_EQ(y[3], x[3] + 20.0f);
+  fakeCuda.setCurrent(nullptr);
+}
+
+TEST_F(CudaRuntime, BindingFailsWhereWhatIsDerivedCannotBeMade) {
+  auto m = mustMake(withDerived());
+  ASSERT_TRUE(m);
+  control().failures["cuLaunchKernel"] = {0, 700};
+  Status s = m->bind("w", w, kBytes);
+  ASSERT_FALSE(s);
+  EXPECT_EQ(s.error().code, Code::Device);
+  control().failures.clear();
+  // It is made by the run that needs it.
+  ASSERT_TRUE(run(*m));
+  expectResult(2);
+}
+
 TEST_F(CudaRuntime, AContextThatDiedIsNotMistakenForTheNext) {
   cu::Context a = fakeCuda.makeContext();
   auto m = mustMake(chain(3));

@@ -492,6 +492,63 @@ INSTANTIATE_TEST_SUITE_P(
         Damage{"/files/kernels.ptx/hash", "\"0\"", "/files/kernels.ptx/hash"},
         Damage{"/files/kernels.ptx/hash", "\"000000000000000G\"", "/files/kernels.ptx/hash"}));
 
+Package withDerived() {
+  Package p = sample();
+  p.buffers.push_back({PackageBuffer::Derived, 0, 256, 128});
+  p.derivedBytes = 512;
+  PackageLaunch l = p.launches[0];
+  l.args = {2, 5, 6};
+  p.bindLaunches = {l};
+  return p;
+}
+
+TEST(Package, WhatIsMadeAtBindingSurvivesWriting) {
+  TemporaryFolder folder;
+  ASSERT_TRUE(writePackage(withDerived(), folder / "pkg"));
+  auto p = readPackage(folder / "pkg");
+  ASSERT_TRUE(p) << p.error().str();
+  expectEqual(*p, withDerived());
+  EXPECT_EQ(p->derivedBytes, 512);
+  ASSERT_EQ(p->bindLaunches.size(), 1u);
+  EXPECT_EQ(p->bindLaunches[0].args, (std::vector<uint32_t>{2, 5, 6}));
+  EXPECT_EQ(p->buffers[6].kind, PackageBuffer::Derived);
+  // Code is needed for it alone, too.
+  Package alone = withDerived();
+  alone.launches.clear();
+  alone.ptx.clear();
+  alone.cubin.clear();
+  EXPECT_FALSE(writePackage(alone, folder / "other"));
+}
+
+TEST(Package, WhatIsMadeAtBindingIsChecked) {
+  auto pointer = [](auto damage) {
+    Package p = withDerived();
+    damage(p);
+    Status s = validatePackage(p);
+    return s ? std::string("fine") : s.error().pointer;
+  };
+  EXPECT_EQ(pointer([](Package &) {}), "fine");
+  EXPECT_EQ(pointer([](Package &p) { p.derivedBytes = -1; }), "/derived_bytes");
+  EXPECT_EQ(pointer([](Package &p) { p.derivedBytes = 300; }), "/buffers/6");
+  EXPECT_EQ(pointer([](Package &p) { p.buffers[6].offset = 8; }), "/buffers/6/offset");
+  EXPECT_EQ(pointer([](Package &p) { p.bindLaunches[0].args[0] = 0; }), "/bind_launches/0/args");
+  EXPECT_EQ(pointer([](Package &p) { p.bindLaunches[0].args[2] = 3; }), "/bind_launches/0/args");
+  EXPECT_EQ(pointer([](Package &p) { p.bindLaunches[0].args[2] = 9; }), "/bind_launches/0/args");
+  EXPECT_EQ(pointer([](Package &p) { // each run replaces what is read at binding
+              PackageLaunch copy = p.launches[1];
+              p.buffers[5].bytes = 128;
+              copy.args = {2, 5};
+              p.launches.push_back(copy);
+            }),
+            "/bind_launches/0/args");
+  EXPECT_EQ(pointer([](Package &p) { p.bindLaunches[0].kernel = ""; }), "/bind_launches/0/kernel");
+  Json top = Json::parse(printManifest(withDerived()));
+  top["bind_launches"][0]["args"][0] = -1;
+  auto p = parseManifest(top.dump());
+  ASSERT_FALSE(p);
+  EXPECT_EQ(p.error().pointer, "/bind_launches/0/args/0");
+}
+
 TEST(Package, TheManifestsFilesMustHoldCode) {
   TemporaryFolder folder;
   ASSERT_TRUE(writePackage(sample(), folder / "pkg"));

@@ -76,6 +76,44 @@ TEST(Record, SaysWhatIsFusedAndWhatItMoves) {
   EXPECT_NE(k["why"][0].get<std::string>().find("one pass over 32768 elements"), std::string::npos);
 }
 
+TEST(Record, SaysWhatTypesWereChosenAndWhatElseThereWas) {
+  GraphBuilder g("narrow");
+  auto x = g.input("x", DType::BF16, {1, 4096});
+  g.output(g.gelu(g.name(g.linear(x, g.parameter("w", DType::BF16, {4096, 4096})), "h")), "y");
+  g.precision({"int8", 0.05, {}});
+  std::string record = recordOf(g);
+  Json r = Json::parse(record);
+  const Json &p = r["precision"];
+  EXPECT_EQ(p["mode"], "int8");
+  EXPECT_EQ(p["tolerance"], 0.05);
+  ASSERT_EQ(p["decisions"].size(), 1u);
+  const Json &d = p["decisions"][0];
+  EXPECT_EQ(d["name"], "h");
+  EXPECT_EQ(d["pointer"], "/nodes/0");
+  ASSERT_EQ(d["alternatives"].size(), 3u);
+  size_t chosen = 0;
+  for (const Json &a : d["alternatives"]) {
+    EXPECT_GT(a["predicted_us"].get<double>(), 0);
+    EXPECT_EQ(a["types"] == "bf16 x bf16", a["error"] == 0.0);
+    chosen += a["chosen"].get<bool>();
+  }
+  EXPECT_EQ(chosen, 1u);
+  EXPECT_LT(p["predicted_us"], p["predicted_kept_us"]);
+  EXPECT_LT(p["error"], 0.05);
+  // What is done at binding is no part of a run.
+  ASSERT_EQ(r["kernels"].size(), 1u);
+  ASSERT_EQ(r["bind_kernels"].size(), 1u);
+  EXPECT_EQ(r["bind_kernels"][0]["name"], "narrow_bind_0");
+  EXPECT_EQ(r["kernel_count"], 1);
+  EXPECT_LT(r["bytes"], 4096 * 4096 * 1.1);
+  EXPECT_GE(r["derived_bytes"], 4096 * 4096 + 4096 * 4);
+  for (const char *format : {"text", "html"}) {
+    std::string text = rendered(record, format);
+    EXPECT_NE(text.find("bf16 x i8 widened"), std::string::npos) << format;
+    EXPECT_NE(text.find(d["why"].get<std::string>()), std::string::npos) << format;
+  }
+}
+
 TEST(Record, ANodeThatTwoKernelsComputeIsCountedOnce) {
   GraphBuilder g("twice");
   auto x = g.input("x", DType::F32, {64}), w = g.input("w", DType::F32, {8, 64});

@@ -1,0 +1,120 @@
+// Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "passes/precision/Times.h"
+#include "passes/cost/GemmModel.h"
+#include "passes/cost/OpCost.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace rl {
+
+namespace {
+
+double sizeOf(DType t) { return static_cast<double>(dtypeSize(t)); }
+
+/// Rows up to which a product reads a narrow right operand as it is stored and widens it on the way. With more, every tile of rows
+/// would widen it again, and it is widened once, through memory.
+int64_t streamedRows(const cost::TargetDesc &machine) { return !machine.gpu ? 16 : machine.sm == 90 ? 64 : 2; }
+
+/// Of the rate of 16-bit products, what f8 operands widened on the way to a warp's tensor cores take longer: 4096^3 in 761 us on an
+/// H200, against 196 (tests/bench/NOTES.md).
+constexpr double kWidenedPair = 3.9;
+
+/// Instructions that make an f32 or 16-bit number of a narrow one: conversions for f8 came with compute capability 8.9. On a CPU,
+/// those that an operand takes to be packed (measured, 1 x 11008 x 4096 on two cores of a Zen 4 that had other work as well: f32
+/// 15.3 ms, bf16 11.2, i8 20.0, f8 23.1).
+double widening(DType t, const cost::TargetDesc &machine) {
+  if (!machine.gpu)
+    return t == DType::F32 ? 8 : dtypeSize(t) == 2 ? 14 : isF8(t) ? 38 : 30;
+  // Four at once where tensor memory copies stream them; the kernel of a few rows takes 14 (both tests/bench/NOTES.md).
+  const double each = machine.sm == 90 ? 2 : 14;
+  return isF8(t) ? each + (machine.sm >= 89 ? 0 : 8) : t == DType::I8 ? each : 0;
+}
+
+/// The type at whose rate two operands multiply. Pairs of 8 bits do so by warpgroup products alone (passes/plan/Wgmma), f8 only where
+/// the result has 16 bits; otherwise f8 is widened, and i8 multiplied by ordinary instructions.
+DType multipliedAs(DType a, DType b, DType out, const cost::TargetDesc &machine) {
+  if (!machine.gpu)
+    return DType::F32;
+  if (isF8(a) && isF8(b))
+    return machine.sm == 90 && dtypeSize(out) <= 2 ? DType::F8E4M3 : DType::F16;
+  if (a == DType::I8 && b == DType::I8 && machine.sm == 90)
+    return DType::I8;
+  if (a == DType::BF16 || a == DType::F16)
+    return b == DType::F32 ? DType::F32 : a;
+  return DType::F32;
+}
+
+} // namespace
+
+double trafficSeconds(double bytes, const cost::TargetDesc &machine) { return bytes / machine.dramCopy; }
+
+double conversionSeconds(double read, double written, const cost::TargetDesc &machine) {
+  cost::WorkEstimate w;
+  w.traffic = cost::Traffic::Row;
+  w.bytesRead = read;
+  w.bytesWritten = written;
+  return cost::estimate(w, machine, false).total;
+}
+
+double quantiseSeconds(int64_t rows, int64_t width, DType from, DType to, bool alone, const cost::TargetDesc &machine) {
+  double elements = static_cast<double>(rows) * static_cast<double>(width);
+  double written = elements * sizeOf(to) + 4 * static_cast<double>(rows);
+  cost::WorkEstimate w;
+  w.traffic = cost::Traffic::Row;
+  w.bytesWritten = written;
+  w.bytesRead = alone ? elements * sizeOf(from) : 0;
+  w.ops = elements * cost::opCost(OpKind::Quantize, to).ops;
+  w.reductions = 1;
+  cost::Estimate e = cost::estimate(w, machine, false);
+  return alone ? e.total : e.total - e.launch - e.latency;
+}
+
+double productSeconds(const ProductAsk &p, const cost::TargetDesc &machine) {
+  if (p.batch < 1 || p.m < 1 || p.n < 1 || p.k < 1)
+    return 0;
+  const int64_t rows = p.batch * p.m;
+  const bool widened = p.b != p.a && sizeOf(p.b) < sizeOf(p.a);
+  if (widened && p.m > streamedRows(machine)) {
+    ProductAsk wide = p;
+    wide.b = p.a;
+    double weights = static_cast<double>(p.n) * static_cast<double>(p.k);
+    return conversionSeconds(weights * sizeOf(p.b), weights * sizeOf(p.a), machine) + productSeconds(wide, machine);
+  }
+  const DType as = multipliedAs(p.a, p.b, p.out, machine);
+  double M = static_cast<double>(p.m), N = static_cast<double>(p.n), K = static_cast<double>(p.k),
+         B = static_cast<double>(p.batch);
+  const bool warpgroups = machine.gpu && machine.sm == 90 && as != DType::F32 &&
+                          (as == p.a || (isF8(as) && isF8(p.a))) && p.m >= 64 && !widened &&
+                          p.k * static_cast<int64_t>(dtypeSize(p.a)) % 16 == 0;
+  if (warpgroups) {
+    cost::GemmShape s;
+    s.batch = p.batch;
+    s.m = p.m;
+    s.n = p.n;
+    s.k = p.k;
+    s.a = p.a;
+    s.b = p.b;
+    s.outputs = {p.out};
+    s.promotes = as == DType::F8E4M3;
+    if (auto tiles = cost::chooseGemmTiles(s, machine, 1); !tiles.empty())
+      return tiles[0].seconds;
+  }
+  cost::WorkEstimate w;
+  w.traffic = cost::Traffic::Matrix;
+  w.bytesRead = B * (M * K * sizeOf(p.a) + N * K * sizeOf(p.b));
+  w.bytesWritten = B * M * N * sizeOf(p.out);
+  // The rows of a tensor core's instruction are computed whole; single elements are not.
+  double computed = as == DType::F32 || rows <= 2 ? M : std::ceil(M / 16) * 16;
+  const bool pair = isF8(p.a) && isF8(p.b);
+  DType at = rows <= 2 ? DType::F32 : pair ? DType::F16 : as == DType::I8 ? DType::F32 : as;
+  w.tensorFlops[static_cast<size_t>(at)] = 2 * B * computed * N * K * (pair && at == DType::F16 ? kWidenedPair : 1);
+  const double passes = machine.gpu ? std::ceil(M / static_cast<double>(streamedRows(machine))) : 1;
+  const bool packs = !machine.gpu;
+  w.ops = B * (passes * N * K * (as == p.b && !packs ? 0 : widening(p.b, machine)) +
+               (as == p.a && !packs ? 0 : M * K * widening(p.a, machine)));
+  return cost::estimate(w, machine, false).total;
+}
+
+} // namespace rl
