@@ -193,7 +193,7 @@ Result<std::string> check(Built &built, CudaStream &stream) {
   if (c.type == DType::F32)
     lost = 0x1p-9;
   else if (dtypeSize(c.type) == 1) // of partial sums alone, where these are added up in f32
-    lost = c.promotes ? 0x1p-10 : 0x1p-8;
+    lost = c.promotes ? 0x1p-9 : 0x1p-8;
   double absolute = k * lost + 0x1p-16;
   for (size_t o = 0; o < want.size(); ++o) {
     DType t = built.package.outputs[o].type.dtype;
