@@ -22,7 +22,7 @@ int64_t widenedRows(const cost::TargetDesc &machine) { return machine.gpu ? 2 : 
 /// A kernel that streams the right operand, in 16 bits or as i8, beside few rows of 16 bits; nothing where there is none.
 std::optional<double> streamSeconds(const ProductAsk &p, const cost::TargetDesc &machine) {
   const bool wide = p.b == p.a, sixteen = p.a == DType::BF16 || p.a == DType::F16;
-  if (!sixteen || !(wide || p.b == DType::I8) || p.batch != 1 || p.k % 16 != 0)
+  if (!sixteen || !(wide || p.b == DType::I8) || p.batch != 1 || !p.rows || p.k % 16 != 0)
     return std::nullopt;
   cost::StreamShape s;
   s.m = p.m;
@@ -136,9 +136,8 @@ double productSeconds(const ProductAsk &p, const cost::TargetDesc &machine) {
   DType at = rows <= 2 ? DType::F32 : pair ? DType::F16 : as == DType::I8 ? DType::F32 : as;
   w.tensorFlops[static_cast<size_t>(at)] = 2 * B * computed * N * K * (pair && at == DType::F16 ? kWidenedPair : 1);
   const double passes = machine.gpu ? std::ceil(M / static_cast<double>(widenedRows(machine))) : 1;
-  const bool packs = !machine.gpu;
-  w.ops = B * (passes * N * K * (as == p.b && !packs ? 0 : widening(p.b, machine)) +
-               (as == p.a && !packs ? 0 : M * K * widening(p.a, machine)));
+  // These kernels widen whatever has 8 bits.
+  w.ops = B * (passes * N * K * widening(p.b, machine) + M * K * widening(p.a, machine));
   const double seconds = cost::estimate(w, machine, false).total;
   return std::min(seconds, streamed.value_or(seconds));
 }
