@@ -135,14 +135,16 @@ void RowPlanner::above(ValueId v, Space s, std::vector<ValueId> &computed, std::
 /// Products read their operands over and over: what is more than a view or a widening cast of a load is written first, unless it
 /// is computed but once and from no more than it has itself.
 void RowPlanner::storeOperands() {
-  auto cutComputed = [&](ValueId v, const Node &product) {
-    const Node *from = nodeOf(v);
-    if (from && !stored.contains(v) && opInfo(from->op).cls != OpClass::Creation)
-      cut(v, "stored: '" + graph.values[product.outputs[0]].name + "' multiplies it");
-  };
   std::vector<bool> boundary(graph.values.size(), false);
   for (ValueId v : stored)
     boundary[v] = true;
+  auto cutComputed = [&](ValueId v, const Node &product) {
+    const Node *from = nodeOf(v);
+    if (from && !stored.contains(v) && opInfo(from->op).cls != OpClass::Creation) {
+      cut(v, "stored: '" + graph.values[product.outputs[0]].name + "' multiplies it");
+      boundary[v] = true; // the right operand is streamed beside a left one that is in memory
+    }
+  };
   for (const Node &node : graph.nodes)
     if (isProduct(node)) {
       if (target.gpu && target.sm == 90) {

@@ -85,6 +85,14 @@ double PrecisionState::productTime(size_t unit) const {
         sums{batch, queries, last(y, 1), keys, p.a, p.b, p.out};
     return ask(scores) + ask(sums);
   }
+  // Behind a permutation the left operand is read as what it is a view of lies.
+  for (ValueId v = n.inputs[0].value; g.values[v].kind == Value::Result && p.a == a.dtype;) {
+    const Node &view = g.nodes[g.values[v].node];
+    if (!cost::isView(view.op) || view.inputs[0].isLiteral())
+      break;
+    p.rows &= view.op != OpKind::Permute;
+    v = view.inputs[0].value;
+  }
   p.k = last(a, n.attrs.transposeA && a.rank() >= 2 ? 2 : 1);
   p.n = b.rank() >= 2 ? last(y, 1) : 1;
   int64_t rows = y.elements() / std::max<int64_t>(1, p.n);

@@ -3,9 +3,11 @@
 #include "passes/precision/Times.h"
 #include "passes/cost/GemmModel.h"
 #include "passes/cost/OpCost.h"
+#include "passes/cost/StreamModel.h"
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 namespace rl {
 
@@ -13,9 +15,30 @@ namespace {
 
 double sizeOf(DType t) { return static_cast<double>(dtypeSize(t)); }
 
-/// Rows up to which a product reads a narrow right operand as it is stored and widens it on the way. With more, every tile of rows
-/// would widen it again, and it is widened once, through memory.
-int64_t streamedRows(const cost::TargetDesc &machine) { return !machine.gpu ? 16 : machine.sm == 90 ? 64 : 2; }
+/// Rows up to which a product widens a narrow right operand where it reads it. With more, every tile of rows would widen it
+/// again, and it is widened once, through memory.
+int64_t widenedRows(const cost::TargetDesc &machine) { return machine.gpu ? 2 : 16; }
+
+/// A kernel that streams the right operand, in 16 bits or as i8, beside few rows of 16 bits; nothing where there is none.
+std::optional<double> streamSeconds(const ProductAsk &p, const cost::TargetDesc &machine) {
+  const bool wide = p.b == p.a, sixteen = p.a == DType::BF16 || p.a == DType::F16;
+  if (!sixteen || !(wide || p.b == DType::I8) || p.batch != 1 || !p.rows || p.k % 16 != 0)
+    return std::nullopt;
+  cost::StreamShape s;
+  s.m = p.m;
+  s.n = p.n;
+  s.k = p.k;
+  s.left = p.a;
+  s.right = p.b;
+  s.bytes = static_cast<double>(p.m * p.k) * sizeOf(p.a) +
+            static_cast<double>(p.n) * static_cast<double>(p.k) * sizeOf(p.b) +
+            static_cast<double>(p.m * p.n) * sizeOf(p.out);
+  constexpr int64_t kLive = 16; // registers of an epilogue of a few ops
+  auto chosen = cost::chooseStream(s, false, kLive, machine);
+  if (!chosen)
+    return std::nullopt;
+  return machine.launchNext + machine.memoryLatency + chosen->seconds;
+}
 
 /// Of the rate of 16-bit products, what f8 operands widened on the way to a warp's tensor cores take longer: 4096^3 in 761 us on an
 /// H200, against 196 (tests/bench/NOTES.md).
@@ -27,8 +50,7 @@ constexpr double kWidenedPair = 3.9;
 double widening(DType t, const cost::TargetDesc &machine) {
   if (!machine.gpu)
     return t == DType::F32 ? 8 : dtypeSize(t) == 2 ? 14 : isF8(t) ? 38 : 30;
-  // Four at once where tensor memory copies stream them; the kernel of a few rows takes 14 (both tests/bench/NOTES.md).
-  const double each = machine.sm == 90 ? 2 : 14;
+  const double each = 14; // in the kernel of a few rows (tests/bench/NOTES.md)
   return isF8(t) ? each + (machine.sm >= 89 ? 0 : 8) : t == DType::I8 ? each : 0;
 }
 
@@ -76,7 +98,10 @@ double productSeconds(const ProductAsk &p, const cost::TargetDesc &machine) {
     return 0;
   const int64_t rows = p.batch * p.m;
   const bool widened = p.b != p.a && sizeOf(p.b) < sizeOf(p.a);
-  if (widened && p.m > streamedRows(machine)) {
+  const std::optional<double> streamed = streamSeconds(p, machine);
+  if (widened && streamed)
+    return *streamed;
+  if (widened && p.m > widenedRows(machine)) {
     ProductAsk wide = p;
     wide.b = p.a;
     double weights = static_cast<double>(p.n) * static_cast<double>(p.k);
@@ -99,7 +124,7 @@ double productSeconds(const ProductAsk &p, const cost::TargetDesc &machine) {
     s.outputs = {p.out};
     s.promotes = as == DType::F8E4M3;
     if (auto tiles = cost::chooseGemmTiles(s, machine, 1); !tiles.empty())
-      return tiles[0].seconds;
+      return std::min(tiles[0].seconds, streamed.value_or(tiles[0].seconds));
   }
   cost::WorkEstimate w;
   w.traffic = cost::Traffic::Matrix;
@@ -110,11 +135,11 @@ double productSeconds(const ProductAsk &p, const cost::TargetDesc &machine) {
   const bool pair = isF8(p.a) && isF8(p.b);
   DType at = rows <= 2 ? DType::F32 : pair ? DType::F16 : as == DType::I8 ? DType::F32 : as;
   w.tensorFlops[static_cast<size_t>(at)] = 2 * B * computed * N * K * (pair && at == DType::F16 ? kWidenedPair : 1);
-  const double passes = machine.gpu ? std::ceil(M / static_cast<double>(streamedRows(machine))) : 1;
-  const bool packs = !machine.gpu;
-  w.ops = B * (passes * N * K * (as == p.b && !packs ? 0 : widening(p.b, machine)) +
-               (as == p.a && !packs ? 0 : M * K * widening(p.a, machine)));
-  return cost::estimate(w, machine, false).total;
+  const double passes = machine.gpu ? std::ceil(M / static_cast<double>(widenedRows(machine))) : 1;
+  // These kernels widen whatever has 8 bits.
+  w.ops = B * (passes * N * K * widening(p.b, machine) + M * K * widening(p.a, machine));
+  const double seconds = cost::estimate(w, machine, false).total;
+  return std::min(seconds, streamed.value_or(seconds));
 }
 
 } // namespace rl

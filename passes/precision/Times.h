@@ -13,6 +13,7 @@ namespace rl {
 struct ProductAsk {
   int64_t batch = 1, m = 0, n = 0, k = 0;
   DType a = DType::F32, b = DType::F32, out = DType::F32;
+  bool rows = true; ///< the left operand lies in memory row by row
   auto operator<=>(const ProductAsk &) const = default;
 };
 

