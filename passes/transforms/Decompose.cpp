@@ -115,7 +115,14 @@ private:
                                          ridge::ReduceFnAttr::get(b.getContext(), fn), v, b.getDenseI64ArrayAttr(dims),
                                          b.getUnitAttr(), b.getF64FloatAttr(1)));
   }
-  Value reduce(ReduceFn fn, Value v, ArrayRef<int64_t> dims) { return reduce(fn, v, dims, b.getF32Type()); }
+  /// The same of f32. A row of one element is its own sum and extreme: so what is subtracted from it is exactly that, where one
+  /// kernel would have it as it was stored and another as it was computed.
+  Value reduce(ReduceFn fn, Value v, ArrayRef<int64_t> dims) {
+    ArrayRef<int64_t> shape = typeOf(v).getShape();
+    if (llvm::all_of(dims, [&](int64_t d) { return shape[d] == 1; }))
+      return v;
+    return reduce(fn, v, dims, b.getF32Type());
+  }
 
   /// The node's own type and shape.
   Value finish(Value v) {

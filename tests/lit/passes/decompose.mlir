@@ -78,3 +78,13 @@ func.func @exponentials(%h: tensor<4x8xbf16>, %x: tensor<4x8xf32>) -> (tensor<4x
   %d = ridge.map cast(%c) : (tensor<4x8xf32>) -> tensor<4x8xbf16>
   return %a, %b, %d : tensor<4x8xbf16>, tensor<4x8xf32>, tensor<4x8xbf16>
 }
+
+// A row of one element is its own mean and maximum.
+// CHECK-LABEL: func.func @rows_of_one
+// CHECK-NOT: ridge.reduce
+// CHECK: return
+func.func @rows_of_one(%x: tensor<24x1xbf16>) -> (tensor<24x1xbf16>, tensor<24x1xbf16>) {
+  %n = ridge.layer_norm %x eps 1.000000e-05 : (tensor<24x1xbf16>) -> tensor<24x1xbf16>
+  %s = ridge.softmax %x dim 1 : tensor<24x1xbf16> -> tensor<24x1xbf16>
+  return %n, %s : tensor<24x1xbf16>, tensor<24x1xbf16>
+}
