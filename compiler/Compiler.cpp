@@ -228,7 +228,7 @@ Result<int64_t> Driver::emitPointwise(ModuleOp kernels, DictionaryAttr schedule,
   return emit::emitPointwise(kernels, kernel, code, false);
 }
 
-/// The launch of a transposing kernel; for pointers that are not aligned a pointwise one, element by element.
+/// The launch of a transposing kernel; on a GPU for pointers that are not aligned a pointwise one, element by element.
 Result<int64_t> Driver::emitTranspose(ModuleOp kernels, DictionaryAttr schedule, Graph body, PackageLaunch &launch) {
   emit::TransposeKernel kernel;
   kernel.name = launch.kernel;
@@ -238,6 +238,8 @@ Result<int64_t> Driver::emitTranspose(ModuleOp kernels, DictionaryAttr schedule,
   kernel.schedule.streamBytes = number(schedule, "stream_bytes");
   kernel.body = body;
   RL_ASSIGN(launch.blocks, emit::emitTranspose(kernels, kernel, code));
+  if (!target.cuda)
+    return 0;
   launch.block.x = static_cast<uint32_t>(emit::kTransposeThreads);
   emit::PointwiseKernel plain;
   plain.name = launch.unalignedKernel = launch.kernel + "_unaligned";

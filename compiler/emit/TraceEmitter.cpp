@@ -309,6 +309,25 @@ SmallVector<Lane> TraceEmitter::loadSquare(const Instance &in) {
     columns.push_back(
         loadVector(in, vector, vector::ExtractOp::create(b, loc, offsets, ArrayRef<int64_t>{l}), alignment));
   SmallVector<Lane> rows;
+  if (!target.nvptx) {
+    // A CPU merges two registers in one instruction. Vectors of the one half with those of the other, time and again.
+    const int64_t n = trace.lanes;
+    SmallVector<int64_t> low, high;
+    for (int64_t l = 0; l < n; ++l) {
+      low.push_back(l % 2 * n + l / 2);
+      high.push_back(low.back() + n / 2);
+    }
+    for (int64_t step = 1; step < n; step *= 2) {
+      SmallVector<Value> merged;
+      for (size_t c = 0; c < columns.size() / 2; ++c)
+        for (const auto &mask : {low, high})
+          merged.push_back(vector::ShuffleOp::create(b, loc, columns[c], columns[c + columns.size() / 2], mask));
+      columns = std::move(merged);
+    }
+    for (Value row : columns)
+      rows.push_back(body.fromMemory(row, type.dtype));
+    return rows;
+  }
   for (int64_t r = 0; r < trace.lanes; ++r) {
     SmallVector<Value> elements;
     for (Value column : columns)

@@ -23,10 +23,10 @@ struct TransposeKernel {
   TransposeSchedule schedule;
 };
 
-/// Threads of a block of every transposing kernel.
+/// Threads of a block of every transposing kernel on a GPU.
 inline constexpr int64_t kTransposeThreads = 128;
 
-/// Adds `kernel.name` to the module, and returns the number of blocks to launch. Pointers must be multiples of 16 bytes.
+/// Adds `kernel.name` to the module, and returns the number of blocks to launch. On a GPU pointers must be multiples of 16 bytes.
 Result<int64_t> emitTranspose(mlir::ModuleOp, const TransposeKernel &, const CodeTarget &);
 
 } // namespace rl::emit

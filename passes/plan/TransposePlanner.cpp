@@ -50,8 +50,8 @@ void choose(const Graph &graph, const cost::TargetDesc &target, PlannedGroup &g)
     for (ValueId v : *list)
       if (graph.type(v).elements() * 2 > g.elements)
         widest = std::max(widest, static_cast<int64_t>(dtypeSize(graph.type(v).dtype)));
-  // Beyond 8 a square takes more registers than a thread has.
-  int64_t V = std::min<int64_t>(8, static_cast<int64_t>(target.vectorBytes) / widest);
+  // Beyond 8 a square takes more registers than a thread of a GPU has.
+  int64_t V = std::min<int64_t>(target.gpu ? 8 : 16, static_cast<int64_t>(target.vectorBytes) / widest);
   if (V < 2)
     return;
   TraceRequest request;
@@ -90,11 +90,13 @@ void choose(const Graph &graph, const cost::TargetDesc &target, PlannedGroup &g)
     g.width = width;
     g.rows = rows;
     g.lanes = V;
-    g.threads = 128;
+    g.threads = target.gpu ? 128 : 1;
     g.unroll = 1;
-    g.work = measureWork(graph, *trace, static_cast<int>(g.threads));
+    if (target.gpu) // of a CPU: each line once, as it was
+      g.work = measureWork(graph, *trace, static_cast<int>(g.threads));
     g.work.traffic = cost::Traffic::Transpose;
-    g.work.blocks = static_cast<double>(g.elements / (V * V) + g.threads - 1) / static_cast<double>(g.threads);
+    if (target.gpu)
+      g.work.blocks = static_cast<double>(g.elements / (V * V) + g.threads - 1) / static_cast<double>(g.threads);
     g.time = cost::estimate(g.work, target);
     g.why.push_back("what is read down the columns of " + std::to_string(rows) + " rows of " + std::to_string(width) +
                     " is transposed in registers, in squares of " + std::to_string(V) + " by " + std::to_string(V) +
@@ -115,8 +117,6 @@ bool readsDown(const Trace &trace, const Instance &in) {
 }
 
 void chooseTransposes(const Graph &graph, const cost::TargetDesc &target, Plan &plan) {
-  if (!target.gpu)
-    return;
   for (PlannedGroup &g : plan.groups)
     if (g.kind == "pointwise")
       choose(graph, target, g);

@@ -1,6 +1,17 @@
 // RUN: ridge-opt %s --ridge-group="target=h200" | FileCheck %s
 // RUN: ridge-opt %s --ridge-group="target=cpu" | FileCheck %s --check-prefix=CPU
-// CPU-NOT: "transpose"
+
+// A CPU's squares are as wide as its vectors.
+// CPU-LABEL: @transposed
+// CPU: ridge.group "transpose"
+// CPU-SAME: lanes = 16 : i64
+// CPU-LABEL: @channels
+// CPU: ridge.group "transpose"
+// CPU-SAME: lanes = 8 : i64
+// CPU-LABEL: @heads
+// CPU: ridge.group "pointwise"
+// CPU-LABEL: @odd
+// CPU: ridge.group "pointwise"
 
 // One operand is read along its rows, one down its columns.
 // CHECK-LABEL: @transposed
