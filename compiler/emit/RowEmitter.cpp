@@ -5,6 +5,7 @@
 #include "passes/plan/RowSchedule.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -339,6 +340,33 @@ void RowEmitter::residentPass(const Pass &pass, uint32_t level) {
   finishReductions(pass, std::move(partial));
 }
 
+/// Memory for each dear f32 result that more than one pass over the row needs.
+void RowEmitter::makeScratch() {
+  std::map<uint32_t, int> uses;
+  for (const Pass &p : passes)
+    for (uint32_t i : p.instances)
+      ++uses[i];
+  OpBuilder::InsertionGuard guard(b);
+  // In the entry: once a call, however many rows that has.
+  auto function = b.getInsertionBlock()->getParentOp();
+  if (!isa<func::FuncOp>(function))
+    function = function->getParentOfType<func::FuncOp>();
+  b.setInsertionPointToStart(&cast<func::FuncOp>(function).getBody().front());
+  for (auto [i, times] : uses) {
+    const Instance &in = trace.instances[i];
+    if (!dears[i] || times < 2 || in.segment || in.scope != 0 || graph.type(in.value).dtype != DType::F32 ||
+        trace.lanes == 1)
+      continue;
+    Value count = arith::ConstantIntOp::create(b, loc, b.getI64Type(), vectorsOfRow());
+    scratch[i] = LLVM::AllocaOp::create(b, loc, LLVM::LLVMPointerType::get(b.getContext()), scratchType(), count, 64);
+  }
+}
+
+Value RowEmitter::scratchAt(uint32_t instance, Value vector) {
+  Value at = arith::IndexCastUIOp::create(b, loc, b.getI64Type(), vector), memory = scratch[instance];
+  return LLVM::GEPOp::create(b, loc, memory.getType(), scratchType(), memory, ValueRange{at});
+}
+
 void RowEmitter::loopPass(const Pass &pass) {
   int64_t vectors = vectorsOfRow(), T = schedule.threads, U = schedule.unroll;
   SmallVector<Combiner> combiners;
@@ -349,11 +377,21 @@ void RowEmitter::loopPass(const Pass &pass) {
     for (uint32_t i = 0; i < trace.instances.size(); ++i)
       if (!trace.instances[i].varies && trace.instances[i].scope == 0 && scalars.has(i))
         e->lane(i) = scalars.lane(i);
+    for (uint32_t i : pass.instances)
+      if (inScratch.contains(i)) {
+        Value v = LLVM::LoadOp::create(b, loc, scratchType(), scratchAt(i, at), 4);
+        e->lane(i) = {DType::F32, v, v, {}};
+      }
     return e;
   };
-  auto finish = [&](std::unique_ptr<TraceEmitter> &e, MutableArrayRef<Value> totals) {
-    for (uint32_t i : pass.instances)
+  auto finish = [&](std::unique_ptr<TraceEmitter> &e, Value at, MutableArrayRef<Value> totals) {
+    for (uint32_t i : pass.instances) {
       emitVarying(*e, i);
+      if (scratch.contains(i) && !inScratch.contains(i)) {
+        Value v = e->bodies().splatTo(e->bodies().wide(e->lane(i)), trace.lanes);
+        LLVM::StoreOp::create(b, loc, v, scratchAt(i, at), 4);
+      }
+    }
     for (size_t r = 0; r < combiners.size(); ++r)
       totals[r] = addTo(totals[r], *e, pass.reductions[r], combiners[r], Value());
     storeRow(*e, pass, Value());
@@ -380,14 +418,16 @@ void RowEmitter::loopPass(const Pass &pass) {
   // Vectors of which all loads are issued first.
   auto bodies = [&](Value at, int64_t count, MutableArrayRef<Value> totals) {
     SmallVector<std::unique_ptr<TraceEmitter>> all;
+    SmallVector<Value> places;
     for (int64_t u = 0; u < count; ++u) {
-      all.push_back(emitterAt(plus(at, u * T)));
+      places.push_back(plus(at, u * T));
+      all.push_back(emitterAt(places.back()));
       for (uint32_t i : pass.instances)
         if (const Instance &in = trace.instances[i]; in.node == kNone && in.guard == 0 && all.back()->hasIndices(in))
           all.back()->emit(i);
     }
-    for (auto &e : all)
-      finish(e, totals);
+    for (auto [e, at] : llvm::zip(all, places))
+      finish(e, at, totals);
     finishPairs(all, totals.drop_front(combiners.size()));
   };
   // U partial results of each reduction, so that one need not wait for another; what is left goes to the first. Lanes that are
@@ -429,6 +469,9 @@ void RowEmitter::loopPass(const Pass &pass) {
     std::copy_n(loop.getResults().begin(), n, totals.begin());
     std::copy(loop.getResults().begin() + n, loop.getResults().end(), totals.begin() + sets * n);
   }
+  for (uint32_t i : pass.instances)
+    if (scratch.contains(i))
+      inScratch.insert(i);
   SmallVector<Value> partial;
   for (int64_t r = 0; r < n; ++r) {
     Value v = totals[r];
@@ -516,6 +559,8 @@ void RowEmitter::emitRow() {
   if (schedule.resident) {
     emitIndices();
     emitLoads();
+  } else if (schedule.keeps) {
+    makeScratch();
   }
   for (uint32_t p = 0; p < passes.size(); ++p) {
     emitScalars(p);

@@ -13,6 +13,9 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/Builders.h"
 
+#include <map>
+#include <set>
+
 namespace rl::emit {
 
 /// What is computed while the row is gone over once: up to the reductions that need no more than `level` others.
@@ -92,6 +95,9 @@ private:
   void storeScalars();
   void residentPass(const Pass &, uint32_t level);
   void loopPass(const Pass &);
+  void makeScratch();
+  Value scratchAt(uint32_t instance, Value vector);
+  mlir::Type scratchType() const { return mlir::VectorType::get({trace.lanes}, b.getF32Type()); }
   void finishReductions(const Pass &, llvm::SmallVector<Value> partial);
   void findOnlineSums();
   Value sumOnline(TraceEmitter &, const Pass &, size_t which, Value local, Value isThere);
@@ -120,6 +126,9 @@ private:
   std::vector<Value> valid;                        ///< of these: whether the vector is there; null: always
   llvm::SmallVector<Value> columnTotals;           ///< of each column sum, for each of these
   std::vector<bool> dears;                         ///< by instance: better kept than computed again
+  /// Of a row that is gone over several times and keeps: where a thread has the dear results of the passes before.
+  std::map<uint32_t, Value> scratch;
+  std::set<uint32_t> inScratch; ///< those that a pass has stored
   Value rowIndex, place, there, shared, errorSlot;
   Streams streams;
   RowThreads rowThreads;

@@ -207,8 +207,12 @@ static void layOut(const Held &held, int64_t reductions, const cost::TargetDesc 
   g.threads = g.rowsPerBlock = 1;
   g.unroll = std::min<int64_t>(4, vectors);
   g.resident = false;
-  if (!target.gpu)
+  if (!target.gpu) {
+    // What is dear to compute again waits in memory of the thread's own, as long as that stays in the first caches.
+    constexpr int64_t kScratchBytes = 128 * 1024, kRegisterBytes = 4;
+    g.keeps = !g.across && held.dear > 0 && vectors * held.dear * kRegisterBytes <= kScratchBytes;
     return;
+  }
   auto ceilDiv = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
   if (g.across) {
     // A strip of columns is 256 bytes wide where vectors lie across it, else 32 columns; several threads divide its rows.
@@ -406,7 +410,8 @@ bool scheduleRows(const Graph &graph, const Trace &trace, const cost::TargetDesc
                     (segments == g.lanes ? " thread that has it" : " threads of a warp that have it"));
   if (!target.gpu)
     g.why.push_back("a row is gone over " + std::to_string(times) + (times == 1 ? " time" : " times") +
-                    " by one thread, in vectors of " + std::to_string(g.lanes));
+                    " by one thread, in vectors of " + std::to_string(g.lanes) +
+                    (g.keeps ? "; what is dear to compute again is kept in memory of its own" : ""));
   else if (g.across)
     g.why.push_back("neighbouring rows are neighbours in memory: so are the threads that have them, " +
                     std::to_string(g.threads) + " to a row" +
