@@ -109,8 +109,6 @@ void GemmParts::finish(Value row, Value vector, ValueRange sums) {
   TraceEmitter e(b, loc, kernel.body, traces.epilogue, target, aligned, inputs, outputs);
   e.setRowIndex(row);
   e.setVectorIndex(vector);
-  for (NodeId n : traces.products)
-    e.keepWide(kernel.body.nodes[n].specIndex);
   e.setErrorSlot(errorSlot);
   e.emitLoads();
   DType type = sum.isF32() ? DType::F32 : sum.isInteger(64) ? DType::I64 : DType::I32;

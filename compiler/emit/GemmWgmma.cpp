@@ -28,8 +28,6 @@ static GemmEpilogue epilogueOf(const GemmKernel &kernel, const GemmTraces &trace
       vector = arith::DivUIOp::create(b, loc, vector, index(trace.lanes));
     e.setRowIndex(row);
     e.setVectorIndex(vector);
-    for (NodeId n : traces.products)
-      e.keepWide(graph.nodes[n].specIndex);
     auto give = [&](const std::vector<WgmmaAccess> &loads, ArrayRef<Value> values) {
       for (auto [load, v] : llvm::zip(loads, values))
         e.lane(load.place) = e.bodies().fromMemory(v, graph.type(load.value).dtype);

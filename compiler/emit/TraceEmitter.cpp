@@ -136,9 +136,9 @@ Lane TraceEmitter::emitInstance(const Instance &in, bool inner) {
   case OpClass::Indexing: return emitGather(in, node, type);
   default: break;
   }
-  if (node.op == OpKind::Cast && llvm::is_contained(wideNodes, node.specIndex) && !graph.strict &&
-      (type == DType::F16 || type == DType::BF16) && !node.inputs[0].isLiteral() &&
-      lanes[in.operands[0]].dtype == DType::F32)
+  // A product's sum as its node's type: no cast of the file's.
+  if (node.op == OpKind::Cast && node.attrs.fast && !graph.strict && (type == DType::F16 || type == DType::BF16) &&
+      !node.inputs[0].isLiteral() && lanes[in.operands[0]].dtype == DType::F32)
     return {type, {}, body.wide(lanes[in.operands[0]]), {}};
   if (node.op == OpKind::Add && type == DType::F32)
     for (size_t k : {0, 1}) {

@@ -35,9 +35,6 @@ public:
   /// Tensors that no cache holds; none without this. The policies must dominate what is emitted.
   void setStreams(const Streams &s) { streams = s; }
 
-  /// f32 results of this node of the file are converted to the node's type without rounding, unless the graph is strict: such a
-  /// conversion is no cast of the file's.
-  void keepWide(uint32_t specIndex) { wideNodes.push_back(specIndex); }
   /// The loads that every element makes, ahead of everything else: those of several vectors are then in flight together.
   /// `gathered`: those at an index that is loaded, else those that are not.
   void emitLoads(bool gathered = false);
@@ -115,7 +112,6 @@ private:
   int branchDepth = 0;
   std::vector<bool> stored;
   std::vector<bool> narrow; ///< f32 quotients of which nothing but values of 8 bits is made
-  std::vector<uint32_t> wideNodes;
   std::vector<std::vector<const TraceStore *>> storesOf; ///< by instance, where they are written at once
 };
 

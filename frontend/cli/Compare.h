@@ -33,6 +33,7 @@ struct Exactness {
   bool narrow = false;  ///< 16-bit floats stand between two nodes on the way to it, or within an attention
   bool bf16 = false;    ///< bf16 is among them
   double step = 0;      ///< relative, of the coarsest quantisation of what is inexact or narrow that leads to it
+  double pinned = 0;    ///< relative, one step of the coarsest 16-bit type that an inexact node on the way is pinned to
   int products =
       0; ///< matrix products, one above the other, that lead to it: sums of many terms that were rounded before
 };

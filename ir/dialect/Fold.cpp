@@ -15,15 +15,15 @@ using namespace mlir::ridge;
 static ArrayRef<int64_t> shapeOf(Value value) { return cast<RankedTensorType>(value.getType()).getShape(); }
 
 /// The format lets a 16-bit value keep f32 precision inside a kernel until an explicit cast rounds it, so a cast of
-/// such a value to its own type does something, unless the value was read from memory or is a cast's, or the graph is
-/// strict.
+/// such a value to its own type does something, unless the value was read from memory or is a cast's (but one that gives a product
+/// its node's type, kFastAttr), or the graph is strict.
 static bool isRounded(Value value) {
   Type element = getElementTypeOrSelf(value.getType());
   if (!element.isF16() && !element.isBF16())
     return true;
   if (isa<BlockArgument>(value))
     return true;
-  if (auto map = value.getDefiningOp<MapOp>(); map && map.getFn() == MapFn::Cast)
+  if (auto map = value.getDefiningOp<MapOp>(); map && map.getFn() == MapFn::Cast && !map->hasAttr(kFastAttr))
     return true;
   auto function = value.getDefiningOp()->getParentOfType<FunctionOpInterface>();
   return function && function->hasAttr(kStrictAttr);

@@ -134,7 +134,7 @@ struct Attrs {
   bool tanhApproximation = false; // gelu
   // Not of the format, set by passes: an exponential in a softmax whose result is rounded to 16 bits, which gives 2^24 e^x; a quotient that is within
   // 2^20 wherever its divisor is within 2^-64 and 2^64; a product of 8-bit floats that the tensor cores may add up by themselves; a
-  // permutation that is stored for a product.
+  // permutation that is stored for a product; the cast of a product's sum to its node's type.
   bool fast = false;
   DType dtype = DType::F32;       // cast full iota quantize dequantize fake_quantize; out_dtype of matmul and
                                   // scaled_matmul (without one: the type that the result has)

@@ -278,7 +278,8 @@ WgmmaForm wgmmaForm(const Graph &graph, const Trace &epilogue, const std::vector
   shape.k = p.k;
   shape.a = graph.type(loads[0]->value).dtype;
   shape.b = graph.type(loads[1]->value).dtype;
-  shape.promotes = isF8(shape.a) && !first.attrs.fast;
+  // Scales along K multiply the sums of their block: such sums are promoted whether they may stay or not.
+  shape.promotes = isF8(shape.a) && (!first.attrs.fast || scales[0]);
   shape.products = static_cast<int>(products.size());
   for (size_t o = 0; o < operands.size(); ++o) {
     if (o > 0 && o % 2 == 0)
@@ -315,8 +316,10 @@ WgmmaForm wgmmaForm(const Graph &graph, const Trace &epilogue, const std::vector
         return refuse(scaleName + " has a scale for every " + std::to_string(s->rows) +
                       " columns, and a thread's columns share them by 32 and more");
       s->value = scales[o]->value;
+      if (s->stride == 0) // one for all rows
+        s->rows = left ? p.m : p.n;
       if (!left)
-        shape.scaleColumns = s->stride == 0 ? p.n : s->rows;
+        shape.scaleColumns = s->rows;
       out.scales.push_back(*std::move(s));
     }
     if (left) {
@@ -346,7 +349,7 @@ WgmmaForm wgmmaForm(const Graph &graph, const Trace &epilogue, const std::vector
   for (const WgmmaAccess &a : out.outputs) {
     DType t = graph.type(a.value).dtype;
     // Adding up parts keeps what a result of 16 bits shows, no more.
-    if (shape.promotes && dtypeSize(t) > 2)
+    if (shape.promotes && !first.attrs.fast && dtypeSize(t) > 2)
       return refuse("in the tensor cores a sum of 8-bit floats keeps about 13 bits, and " + quoted(graph, a.value) +
                     " is " + dtypeName(t) + " (a result of 16 bits, or \"fast_accumulate\", lets them)");
     shape.outputs.push_back(t);

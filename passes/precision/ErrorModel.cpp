@@ -49,6 +49,26 @@ namespace {
 
 double square(double v) { return v * v; }
 
+/// Where any error may change the result by as much as it is: steps, and what is near a pole.
+constexpr double kUnbounded = 1e12;
+
+bool hasSteps(OpKind op) {
+  switch (op) {
+  case OpKind::Floor:
+  case OpKind::Ceil:
+  case OpKind::Round:
+  case OpKind::Trunc:
+  case OpKind::Sign:
+  case OpKind::FloorDivide:
+  case OpKind::Remainder:
+  case OpKind::Fmod: return true;
+  default: return false;
+  }
+}
+
+/// Of what kind a number is does not depend on how it was rounded.
+bool asksForKind(OpKind op) { return op == OpKind::IsNan || op == OpKind::IsInf || op == OpKind::IsFinite; }
+
 /// Size of f(x), and the factor from x's relative error to that of f(x), for normal x of this size.
 struct Moments {
   double size, gain;
@@ -162,9 +182,11 @@ void ErrorModel::propagate(const Graph &g, NodeId id) {
   auto isPositive = [&](size_t i) {
     return n.inputs[i].isLiteral() ? n.inputs[i].literal.asDouble() >= 0 : positive[n.inputs[i].value] != 0;
   };
-  // Codes and truth values carry no rounding errors that could be followed.
+  auto isFloatAt = [&](size_t i) { return !n.inputs[i].isLiteral() && isFloat(g.type(n.inputs[i].value).dtype); };
+  // Integers and truth values of floats: right, or wrong by any amount. Of others: as wrong as those are.
   if (!isFloat(g.type(n.outputs[0]).dtype) && opInfo(n.op).cls != OpClass::Quant) {
-    c.assign(n.inputs.size(), 0);
+    for (size_t i = 0; i < c.size(); ++i)
+      c[i] = asksForKind(n.op) ? 0 : isFloatAt(i) ? kUnbounded : 1;
     return;
   }
   above = makesPositive(n.op);
@@ -173,6 +195,8 @@ void ErrorModel::propagate(const Graph &g, NodeId id) {
     Moments m = unaryMoments(n, sizeOf(0));
     size = m.size;
     c[0] = square(m.gain);
+    if (hasSteps(n.op) || (n.op == OpKind::Reciprocal && !isPositive(0)))
+      c[0] = kUnbounded;
     above |= (n.op == OpKind::Cast || n.op == OpKind::Clamp) && isPositive(0);
     return;
   }
@@ -194,7 +218,11 @@ void ErrorModel::propagate(const Graph &g, NodeId id) {
       if (same) // the same error twice
         c[0] = c[1] = 2;
       return;
-    case OpKind::Div: size = b > 0 ? a / b : a; return;
+    case OpKind::Div:
+      size = b > 0 ? a / b : a;
+      if (!isPositive(1))
+        c[1] = kUnbounded;
+      return;
     case OpKind::Pow:
       if (n.inputs[1].isLiteral()) {
         size = std::pow(a, n.inputs[1].literal.asDouble());
@@ -202,13 +230,16 @@ void ErrorModel::propagate(const Graph &g, NodeId id) {
         above |= std::fmod(n.inputs[1].literal.asDouble(), 2) == 0;
       }
       return;
-    default: size = std::max(a, b); return;
+    default:
+      size = std::max(a, b);
+      if (hasSteps(n.op))
+        c[0] = c[1] = kUnbounded;
+      return;
     }
   }
-  case OpClass::Ternary:
+  case OpClass::Ternary: // a condition that is wrong takes the other value
     size = std::max(sizeOf(1), sizeOf(2));
     above = isPositive(1) && isPositive(2);
-    c[0] = 0;
     return;
   case OpClass::Shape: {
     size = 0;
@@ -291,9 +322,8 @@ void ErrorModel::propagate(const Graph &g, NodeId id) {
     c = {square(sizeOf(0) / size), 0};
     return;
   }
-  case OpClass::Indexing:
+  case OpClass::Indexing: // an index that is wrong picks another element
     size = sizeOf(0);
-    c[1] = 0;
     return;
   case OpClass::Quant:
     size = sizeOf(0);

@@ -153,6 +153,9 @@ void PrecisionRules::findRoles() {
     ValueId result = n.outputs[0];
     if (cls == OpClass::Reduction)
       statistic[result] = 1;
+    if (n.op == OpKind::Quantize) // its scales
+      for (size_t o = 1; o < n.outputs.size(); ++o)
+        statistic[n.outputs[o]] = 1;
     if (n.op == OpKind::Softmax)
       probability[result] = 1;
     if (isElementwise(n.op) || isLayout(n.op)) {
@@ -194,31 +197,27 @@ void PrecisionRules::findRoles() {
     if (n.op == OpKind::Linear)
       mark(2, normParameter);
   }
-  // A result that is many times wider than what it is projected from, and comes out with no more than a bias, a scale or a layout behind
-  // it, is one over a vocabulary.
-  constexpr int64_t kWider = 4;
-  for (ValueId v : g.outputs) {
-    ValueId at = v;
-    while (g.values[at].kind == Value::Result) {
-      const Node &n = g.nodes[g.values[at].node];
-      if (isDecidedProduct(n)) {
-        const TensorType &x = g.type(n.inputs[0].value), &y = g.type(n.outputs[0]);
-        if (n.op != OpKind::Attention && x.rank() > 0 && y.rank() > 0 && y.shape.back() > kWider * x.shape.back())
-          logits[n.outputs[0]] = 1;
-        break;
-      }
-      // One operand that varies; the others are constants.
-      ValueId next = kNone;
-      size_t tensors = 0;
-      if (isElementwise(n.op) || isLayout(n.op))
-        for (const Operand &o : n.inputs)
-          if (!o.isLiteral() && !constant[o.value]) {
-            next = o.value;
-            ++tensors;
-          }
-      if (tensors != 1)
-        break;
-      at = next;
+  // A result that is many times wider than what it is projected from, or as wide as vocabularies are and no layer is (28,672 at a width of
+  // 8,192), and comes out with elementwise ops, layouts and picks alone behind it, is one over a vocabulary.
+  constexpr int64_t kWider = 4, kVocabulary = 30000;
+  std::vector<ValueId> work(g.outputs);
+  std::vector<char> seen(g.values.size(), 0);
+  while (!work.empty()) {
+    ValueId at = work.back();
+    work.pop_back();
+    if (seen[at] || g.values[at].kind != Value::Result)
+      continue;
+    seen[at] = 1;
+    const Node &n = g.nodes[g.values[at].node];
+    if (isDecidedProduct(n)) {
+      const TensorType &x = g.type(n.inputs[0].value), &y = g.type(n.outputs[0]);
+      if (n.op != OpKind::Attention && x.rank() > 0 && y.rank() > 0 &&
+          (y.shape.back() > kWider * x.shape.back() || y.shape.back() >= kVocabulary))
+        logits[n.outputs[0]] = 1;
+    } else if (isElementwise(n.op) || isLayout(n.op) || opInfo(n.op).cls == OpClass::Indexing) {
+      for (const Operand &o : n.inputs)
+        if (!o.isLiteral() && !constant[o.value])
+          work.push_back(o.value);
     }
   }
 }

@@ -81,7 +81,10 @@ public:
       v = map(MapFn::Mul, {v, alongRows(scaleOf(m.getA(), m.getScaleA(), m.getGranularityA()), m.getTransposeA())});
     if (!isBlocks(m.getGranularityB()))
       v = map(MapFn::Mul, {v, alongRows(scaleOf(m.getB(), m.getScaleB(), m.getGranularityB()), m.getTransposeB())});
-    return cast(v, elementOf(m.getResult()));
+    Value own = cast(v, elementOf(m.getResult()));
+    if (own != v) // as that of any product
+      own.getDefiningOp()->setAttr(ridge::kFastAttr, b.getUnitAttr());
+    return own;
   }
 
 private:

@@ -23,7 +23,7 @@ struct PinsPass : PassWrapper<PinsPass, OperationPass<func::FuncOp>> {
     SmallVector<std::pair<Operation *, Type>> pinned;
     getOperation().walk([&](Operation *op) {
       auto pin = op->getAttrOfType<TypeAttr>(ridge::kPrecisionAttr);
-      if (pin && (pin.getValue().isF16() || pin.getValue().isBF16()) && takesAnyFloat(op))
+      if (pin && (pin.getValue().isF16() || pin.getValue().isBF16()))
         pinned.emplace_back(op, pin.getValue());
     });
     for (auto [op, pin] : pinned)
@@ -40,10 +40,14 @@ struct PinsPass : PassWrapper<PinsPass, OperationPass<func::FuncOp>> {
     // Where no operand decides the result's type, or a float one does, the result may be of the pinned type itself.
     auto map = dyn_cast<ridge::MapOp>(op);
     bool follows = op->getNumOperands() == 0 || (map && map.getFn() == ridge::MapFn::Cast);
+    const bool any = takesAnyFloat(op);
     for (OpOperand &operand : op->getOpOperands())
       if (!operand.get().getDefiningOp<ridge::LiteralOp>() && isFloat(operand.get())) {
-        operand.set(cast(b, op, operand.get(), pin));
-        follows = true;
+        // Ops whose operands' types say more than how they round get them back in these.
+        Type own = getElementTypeOrSelf(operand.get().getType());
+        Value narrow = cast(b, op, operand.get(), pin);
+        operand.set(any ? narrow : cast(b, op, narrow, own));
+        follows = any;
       }
     b.setInsertionPointAfter(op);
     for (OpResult result : op->getResults()) {

@@ -213,7 +213,10 @@ private:
   /// The node's own type and shape.
   Value finish(Value v) {
     auto type = typeOf(op->getResult(0));
-    return reshape(cast(v, type.getElementType()), type.getShape());
+    Value own = cast(v, type.getElementType());
+    if (own != v) // no cast of the file's: in fused numerics it need not round
+      own.getDefiningOp()->setAttr(ridge::kFastAttr, b.getUnitAttr());
+    return reshape(own, type.getShape());
   }
 
   Value lower(ridge::MatmulOp matmul) {

@@ -438,6 +438,62 @@ TEST(PrecisionRules, ProbabilitiesAreNotQuantised) {
   }
 }
 
+// As wide as vocabularies are, and with more than a bias behind it: a temperature, a mask, a pick.
+TEST(PrecisionRules, VocabulariesAreKnownByTheirWidth) {
+  for (int behind = 0; behind < 4; ++behind) {
+    GraphBuilder b("head");
+    auto x = b.input("x", BF16, {1, 8192});
+    auto h = b.name(b.linear(x, b.parameter("w", BF16, {32000, 8192})), "h");
+    if (behind == 1)
+      h = b.div(h, b.input("temperature", BF16, {1, 1}));
+    if (behind == 2)
+      h = b.where(b.input("mask", DType::Bool, {32000}), h, b.input("low", BF16, {1, 1}));
+    if (behind == 3)
+      h = b.indexSelect(h, b.input("ids", DType::I64, {7}), 1);
+    b.output(h, behind ? "y" : "h");
+    PrecisionAssignment a = assign(graphOf(b, "auto"));
+    const PrecisionDecision *d = decision(a.record, "h");
+    ASSERT_TRUE(d) << behind;
+    EXPECT_TRUE(d->alternatives[0].chosen) << behind;
+    for (const PrecisionAlternative &other : d->alternatives)
+      if (other.name.find('8') != std::string::npos)
+        EXPECT_EQ(other.refused, "a final projection onto logits is not quantised") << behind << other.name;
+  }
+}
+
+// What a step makes of a rounded value may be anything: no tolerance allows it.
+TEST(PrecisionBudget, NothingIsRoundedAboveAStep) {
+  for (int step = 0; step < 5; ++step) {
+    GraphBuilder b("steps");
+    auto x = b.input("x", BF16, {1, 4096});
+    auto h = b.linear(x, b.parameter("w", BF16, {4096, 4096}));
+    auto z = b.input("z", BF16, {1, 4096});
+    Tensor y = step == 0   ? b.where(b.gt(h, z), x, z)
+               : step == 1 ? b.round(h)
+               : step == 2 ? b.remainder(h, z)
+               : step == 3 ? b.reciprocal(h)
+                           : b.div(x, h);
+    b.output(y, "y");
+    PrecisionAssignment a = assign(graphOf(b, "auto", 0.5));
+    EXPECT_EQ(count(a.graph, OpKind::Quantize), 0u) << step;
+    EXPECT_EQ(a.record.error, a.record.errorKept) << step;
+  }
+}
+
+TEST(PrecisionRules, ScalesAreStatistics) {
+  GraphBuilder b("scales");
+  auto x = b.input("x", F32, {4096, 4096});
+  auto q = b.quantize(b.gelu(x), {.dtype = E4M3, .granularity = Granularity::Token});
+  b.output(b.dequantize(q.q, q.scale, {.granularity = Granularity::Token}), "y");
+  b.output(b.mul(q.scale, q.scale), "s2");
+  for (const char *mode : kModes) {
+    PrecisionAssignment a = assign(graphOf(b, mode));
+    for (const Node &n : a.graph.nodes)
+      if (n.op == OpKind::Quantize)
+        EXPECT_EQ(a.graph.type(n.outputs[1]).dtype, F32) << mode;
+  }
+}
+
 TEST(PrecisionRules, FinalProjectionsOntoLogitsAreNotQuantised) {
   const std::string refused = "a final projection onto logits is not quantised";
   for (const char *mode : {"fp8", "int8", "auto"}) {

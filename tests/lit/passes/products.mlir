@@ -4,7 +4,7 @@
 // CHECK-LABEL: func.func @linear
 // CHECK: ridge.matmul %{{.*}}, %{{.*}} transpose_b {{.*}} (tensor<1x12x64xbf16>, tensor<1x32x64xbf16>) -> tensor<1x12x32xf32>
 // CHECK: ridge.map add({{.*}}) {{.*}} (tensor<3x4x32xf32>, tensor<32xf32>) -> tensor<3x4x32xf32>
-// CHECK: ridge.map cast({{.*}}) {ridge.name = "y"} : (tensor<3x4x32xf32>) -> tensor<3x4x32xbf16>
+// CHECK: ridge.map cast({{.*}}) {ridge.fast, ridge.name = "y"} : (tensor<3x4x32xf32>) -> tensor<3x4x32xbf16>
 // CHECK-NOT: ridge.linear
 func.func @linear(%x: tensor<3x4x64xbf16>, %w: tensor<32x64xbf16>, %b: tensor<32xbf16>) -> tensor<3x4x32xbf16> {
   %y = ridge.linear %x, %w bias %b {ridge.name = "y"} : (tensor<3x4x64xbf16>, tensor<32x64xbf16>, tensor<32xbf16>) -> tensor<3x4x32xbf16>
@@ -73,4 +73,18 @@ func.func @integers(%a: tensor<8x16xi8>, %b: tensor<16x4xi8>) -> tensor<8x4xi32>
 func.func @attention(%q: tensor<2x4x8x16xbf16>, %k: tensor<2x4x12x16xbf16>, %v: tensor<2x4x12x16xbf16>) -> tensor<2x4x8x16xbf16> {
   %y = ridge.attention %q, %k, %v causal : (tensor<2x4x8x16xbf16>, tensor<2x4x12x16xbf16>, tensor<2x4x12x16xbf16>) -> tensor<2x4x8x16xbf16>
   return %y : tensor<2x4x8x16xbf16>
+}
+
+// A cast of the file's behind a product rounds, though it is to the product's own type.
+// RUN: ridge-opt %s --ridge-products --canonicalize | FileCheck %s --check-prefix=ROUNDS
+// ROUNDS-LABEL: func.func @cast_to_its_own_type
+// ROUNDS: ridge.matmul
+// ROUNDS: ridge.map cast({{.*}}) {ridge.fast} : (tensor<8x8xf32>) -> tensor<8x8xbf16>
+// ROUNDS: ridge.map cast({{.*}}) : (tensor<8x8xbf16>) -> tensor<8x8xbf16>
+// ROUNDS: ridge.map cast({{.*}}) : (tensor<8x8xbf16>) -> tensor<8x8xf32>
+func.func @cast_to_its_own_type(%a: tensor<8x8xbf16>, %b: tensor<8x8xbf16>) -> tensor<8x8xf32> {
+  %y = ridge.matmul %a, %b : (tensor<8x8xbf16>, tensor<8x8xbf16>) -> tensor<8x8xbf16>
+  %c = ridge.map cast(%y) : (tensor<8x8xbf16>) -> tensor<8x8xbf16>
+  %r = ridge.map cast(%c) : (tensor<8x8xbf16>) -> tensor<8x8xf32>
+  return %r : tensor<8x8xf32>
 }

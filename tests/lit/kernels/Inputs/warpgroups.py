@@ -91,6 +91,12 @@ scaled_matmul("f8_f32", out="f32", **TOKEN)
 scaled_matmul("f8_fast", out="f32", fast_accumulate=True, **TOKEN)
 scaled_matmul("f8_block", sa=("f32", 4096, 32), sb=("f32", 32, 32), granularity_a="block", block_a=[1, 128],
               granularity_b="block", block_b=[128, 128])
+scaled_matmul("f8_block_fast", sa=("f32", 4096, 32), sb=("f32", 32, 32), granularity_a="block", block_a=[1, 128],
+              granularity_b="block", block_b=[128, 128], fast_accumulate=True, out="f32")
+g = Graph("f8_block_narrow", a=("f8e4m3", 4096, 4096), w=("f8e4m3", 96, 4096), sa=("f32", 4096, 32), sb=("f32", 1, 32))
+g.node("y", "scaled_matmul", "a", "w", "sa", "sb", transpose_b=True, out_dtype="bf16", granularity_a="block",
+       block_a=[1, 128], granularity_b="block", block_b=[128, 128])
+g.write("y")
 g = Graph("i8", a=("i8", 4096, 4096), w=("i8", 4096, 4096))
 g.node("y", "matmul", "a", "w", transpose_b=True)
 g.write("y")
