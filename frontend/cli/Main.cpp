@@ -8,8 +8,10 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 
+#include <cmath>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <new>
 
 namespace rl::cli {
@@ -73,12 +75,26 @@ void addParams(CLI::App &app, Options &options, const char *otherwise) {
       ->take_all();
 }
 
+/// A range has no opinion of NaN.
+CLI::Validator isNumber() {
+  return {[](std::string &text) {
+            return std::isnan(std::strtod(text.c_str(), nullptr)) ? "'" + text + "' is no number" : std::string();
+          },
+          "", "number"};
+}
+
 void addTune(CLI::App &app, Options &options) {
   app.add_flag(
          "--tune{" + std::to_string(kTuneDefault) + "}", options.tune,
          "time this many of the tiles that the model finds good for each matrix product on the GPU here, and take "
          "the quickest; kept in the cache. Default, as --tune=N: " +
              std::to_string(kTuneDefault))
+      ->check(CLI::Validator(
+          [](std::string &text) {
+            bool digits = !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
+            return digits ? std::string() : "'" + text + "' is no number";
+          },
+          "", "digits"))
       ->check(CLI::Range(2, kTuneMost))
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
 }
@@ -205,6 +221,7 @@ Examples:
                   "relative tolerance of every output (and a tenth of it times the output's "
                   "root mean square)")
       ->type_name("X")
+      ->check(isNumber())
       ->check(CLI::Range(0.0, 1e30));
   addTune(verify, options);
   addDims(verify, options);
@@ -238,6 +255,7 @@ Examples:
   calibrate
       .add_option("--percentile", options.percentile, "scales of whole tensors clip what lies beyond it; 100: the amax")
       ->type_name("P")
+      ->check(isNumber())
       ->check(CLI::Range(1.0, 100.0));
   calibrate.add_flag("--refine", options.refine,
                      "use the granularities that are proposed, where dequantize and scaled_matmul are the only users");

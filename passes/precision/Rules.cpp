@@ -34,6 +34,29 @@ ValueId parameterOf(const Graph &g, ValueId v) {
   return g.values[v].kind == Value::Parameter ? v : kNone;
 }
 
+/// Parameters that a value is computed of elementwise, through layout ops and casts.
+static std::vector<ValueId> parametersAbove(const Graph &g, ValueId v) {
+  std::vector<ValueId> out, work{v};
+  std::vector<char> seen(g.values.size(), 0);
+  while (!work.empty()) {
+    ValueId at = work.back();
+    work.pop_back();
+    if (seen[at])
+      continue;
+    seen[at] = 1;
+    if (g.values[at].kind == Value::Parameter)
+      out.push_back(at);
+    if (g.values[at].kind != Value::Result)
+      continue;
+    const Node &n = g.nodes[g.values[at].node];
+    if (isElementwise(n.op) || isLayout(n.op))
+      for (const Operand &o : n.inputs)
+        if (!o.isLiteral())
+          work.push_back(o.value);
+  }
+  return out;
+}
+
 PrecisionRules::PrecisionRules(const Graph &g) : g(g), constant(onParametersAlone(g)) {
   size_t count = g.values.size();
   for (std::vector<char> *flags :
@@ -188,8 +211,9 @@ void PrecisionRules::findRoles() {
       if (ValueId p = parameterOf(g, n.inputs[operand].value); p != kNone)
         into[p] = 1;
     };
-    if (cls == OpClass::Indexing)
-      mark(0, table);
+    if (cls == OpClass::Indexing && !n.inputs[0].isLiteral())
+      for (ValueId p : parametersAbove(g, n.inputs[0].value))
+        table[p] = 1;
     if (n.op == OpKind::LayerNorm || n.op == OpKind::RmsNorm) {
       mark(1, normParameter);
       mark(2, normParameter);
@@ -258,12 +282,11 @@ std::string PrecisionRules::mayNotQuantise(NodeId id) const {
     return "probabilities and their normaliser are not quantised";
   if (statistic[n.inputs[0].value])
     return "a statistic of rows stays f32";
-  if (ValueId p = parameterOf(g, n.inputs[1].value); p != kNone) {
+  for (ValueId p : parametersAbove(g, n.inputs[1].value))
     if (table[p])
       return "the weight is an embedding table, which is not quantised";
-    if (normParameter[p])
-      return "the weight is a norm's scale or a bias, which is not quantised";
-  }
+  if (ValueId p = parameterOf(g, n.inputs[1].value); p != kNone && normParameter[p])
+    return "the weight is a norm's scale or a bias, which is not quantised";
   return {};
 }
 

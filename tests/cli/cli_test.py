@@ -371,9 +371,10 @@ class Device(Cli):
         self.fails(3, "compile", "--tune", "g.json", "--target", "reference", mentions=["tuning"])
         self.fails(4, "compile", "--tune=8", "g.json", "--target", "h200", mentions=["tuning", "sm_90a", "does not run"])
         self.fails(4, "explain", "g.json", "--tune", "--target", "cuda", mentions=["libcuda"])
-        for count in ("1", "9", "x"):
+        for count in ("1", "9", "x", "0x4"):
             self.fails(1, "compile", "g.json", "--tune=" + count, mentions=["--tune"])
         self.fails(1, "dump", "g.json", "--tune", "--stage", "graph")
+        self.fails(1, "verify", "g.json", "--tolerance", "nan", mentions=["--tolerance"])
         self.ok("compile", "g.json", "-o", "p", "--target", "cpu")
         self.fails(1, "run", "p", "--inputs", "random", "--tune", mentions=["--tune", "package"])
 

@@ -480,6 +480,20 @@ TEST(PrecisionBudget, NothingIsRoundedAboveAStep) {
   }
 }
 
+// A table that is scaled, or joined with another, on the way to a product is a table.
+TEST(PrecisionRules, TablesAreKnownBehindElementwiseOps) {
+  for (int how = 0; how < 3; ++how) {
+    GraphBuilder b("tied");
+    auto ids = b.input("ids", DType::I64, {1});
+    auto tab = b.parameter("tab", BF16, {4096, 4096});
+    auto e = b.embedding(how == 2 ? b.mul(tab, 2.0) : tab, ids);
+    auto w = how == 0 ? b.mul(tab, 0.5) : how == 1 ? b.cat({tab, b.parameter("more", BF16, {64, 4096})}, 0) : tab;
+    b.output(b.gelu(b.name(b.linear(e, w), "h")), "y");
+    PrecisionAssignment a = assign(graphOf(b, "auto"));
+    EXPECT_EQ(refusal(a.record, "h"), "the weight is an embedding table, which is not quantised") << how;
+  }
+}
+
 TEST(PrecisionRules, ScalesAreStatistics) {
   GraphBuilder b("scales");
   auto x = b.input("x", F32, {4096, 4096});
