@@ -4,6 +4,7 @@
 // Loading graphs, packages and the tensors of a call.
 #include "frontend/cli/Work.h"
 #include "frontend/cli/Random.h"
+#include "frontend/engine/Tune.h"
 #include "frontend/json/JsonReader.h"
 
 #include <algorithm>
@@ -311,8 +312,15 @@ Result<Call> prepareCall(const Options &options, const Work &work) {
 }
 
 Result<Target> chooseTarget(const Options &options, const Work &work) {
-  if (!work.package)
-    return resolveTarget(options.target);
+  if (!work.package) {
+    RL_ASSIGN(Target target, resolveTarget(options.target));
+    if (options.tune)
+      if (Status status = checkTunable(target); !status)
+        return inFile(status.takeError(), work.path);
+    return target;
+  }
+  if (options.tune)
+    return usageError("--tune: a package is compiled already; give the graph file");
   Target own;
   own.kind = work.package->target == "cuda" ? Target::Cuda : Target::Cpu;
   own.name = work.package->target;
@@ -337,8 +345,6 @@ Status checkRunsHere(const Target &target) {
 Result<Artifact> buildArtifact(const Options &options, const Work &work, const Target &target, const DimValues &dims,
                                bool keepStages) {
   if (work.package) {
-    if (options.tune)
-      return usageError("--tune: a package is compiled already; give the graph file");
     Artifact artifact;
     artifact.target = target;
     artifact.package = *work.package;

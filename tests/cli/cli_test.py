@@ -369,6 +369,7 @@ class Device(Cli):
                         ["bench", "g.json"], ["verify", "g.json"]):
             self.fails(3, *command, "--tune", place="g.json:", mentions=["tuning", "cpu"])
         self.fails(3, "compile", "--tune", "g.json", "--target", "reference", mentions=["tuning"])
+        self.fails(3, "run", "--tune", "g.json", "--inputs", "random", "--target", "reference", mentions=["tuning"])
         self.fails(4, "compile", "--tune=8", "g.json", "--target", "h200", mentions=["tuning", "sm_90a", "does not run"])
         self.fails(4, "explain", "g.json", "--tune", "--target", "cuda", mentions=["libcuda"])
         for count in ("1", "9", "x", "0x4"):
@@ -377,6 +378,7 @@ class Device(Cli):
         self.fails(1, "verify", "g.json", "--tolerance", "nan", mentions=["--tolerance"])
         self.ok("compile", "g.json", "-o", "p", "--target", "cpu")
         self.fails(1, "run", "p", "--inputs", "random", "--tune", mentions=["--tune", "package"])
+        self.fails(1, "explain", "p", "--tune", mentions=["--tune", "package"])
 
     def test_tuning_measures_once(self):
         driver = pathlib.Path(PROGRAM).resolve().parents[1] / "lib/librl_fake_cuda.so"
