@@ -225,6 +225,25 @@ GemmTile tileOf(GemmParts &p, Value block) {
   return out;
 }
 
+void multiplyByWarp(OpBuilder &b, Location loc, DType type, MutableArrayRef<Value> sums, ArrayRef<Value> left,
+                    ArrayRef<Value> right) {
+  MLIRContext *ctx = b.getContext();
+  Type f32 = b.getF32Type(), four = LLVM::LLVMStructType::getLiteral(ctx, {f32, f32, f32, f32});
+  std::string t = type == DType::BF16 ? "bf16" : "f16";
+  std::string text = "mma.sync.aligned.m16n8k16.row.col.f32." + t + "." + t +
+                     ".f32 {$0,$1,$2,$3}, {$4,$5,$6,$7}, {$8,$9}, {$10,$11,$12,$13};";
+  SmallVector<Value> operands(left);
+  llvm::append_range(operands, right);
+  llvm::append_range(operands, sums);
+  Value all = LLVM::InlineAsmOp::create(b, loc, four, operands, b.getStringAttr(text),
+                                        b.getStringAttr("=f,=f,=f,=f,r,r,r,r,r,r,0,1,2,3"), UnitAttr(), UnitAttr(),
+                                        LLVM::TailCallKindAttr::get(ctx, LLVM::TailCallKind::None),
+                                        LLVM::AsmDialectAttr(), ArrayAttr())
+                  .getResult(0);
+  for (int64_t r = 0; r < 4; ++r)
+    sums[static_cast<size_t>(r)] = LLVM::ExtractValueOp::create(b, loc, all, ArrayRef<int64_t>{r});
+}
+
 /// How many blocks an SM shall hold. Left to itself the assembler keeps registers back for more blocks than there will be, and
 /// spills; with one it takes more than it needs, and less is in flight. Sums wait in registers while the epilogue runs.
 static int blocksPerSm(const GemmKernel &kernel, const GemmTraces &traces) {

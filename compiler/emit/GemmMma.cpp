@@ -278,27 +278,10 @@ SmallVector<Value> MmaEmitter::fragments(const Side &side, Value stage, Value wa
 }
 
 void MmaEmitter::multiply(MutableArrayRef<Value> sums, ArrayRef<Value> left, ArrayRef<Value> right) {
-  MLIRContext *ctx = b.getContext();
-  Type f32 = b.getF32Type();
-  Type four = LLVM::LLVMStructType::getLiteral(ctx, {f32, f32, f32, f32});
-  std::string t = type == DType::BF16 ? "bf16" : "f16";
-  std::string text = "mma.sync.aligned.m16n8k16.row.col.f32." + t + "." + t +
-                     ".f32 {$0,$1,$2,$3}, {$4,$5,$6,$7}, {$8,$9}, {$10,$11,$12,$13};";
   size_t columns = right.size() / 2; // of eight each
   for (size_t i = 0; i < left.size() / 4; ++i)
-    for (size_t j = 0; j < columns; ++j) {
-      MutableArrayRef<Value> sum = sums.slice((i * columns + j) * 4, 4);
-      SmallVector<Value> operands(left.slice(i * 4, 4));
-      llvm::append_range(operands, right.slice(j * 2, 2));
-      llvm::append_range(operands, sum);
-      Value all = LLVM::InlineAsmOp::create(b, loc, four, operands, b.getStringAttr(text),
-                                            b.getStringAttr("=f,=f,=f,=f,r,r,r,r,r,r,0,1,2,3"), UnitAttr(), UnitAttr(),
-                                            LLVM::TailCallKindAttr::get(ctx, LLVM::TailCallKind::None),
-                                            LLVM::AsmDialectAttr(), ArrayAttr())
-                      .getResult(0);
-      for (int64_t r = 0; r < 4; ++r)
-        sum[static_cast<size_t>(r)] = LLVM::ExtractValueOp::create(b, loc, all, ArrayRef<int64_t>{r});
-    }
+    for (size_t j = 0; j < columns; ++j)
+      multiplyByWarp(b, loc, type, sums.slice((i * columns + j) * 4, 4), left.slice(i * 4, 4), right.slice(j * 2, 2));
 }
 
 int64_t MmaEmitter::emit() {

@@ -102,6 +102,11 @@ struct GemmTile {
 GemmTile tileOf(GemmParts &, mlir::Value block);
 int64_t tileCount(const GemmSchedule &);
 
+/// One product of a warp, mma.sync.m16n8k16 of bf16 or f16: to the thread's four f32 `sums` that of its four registers of the left
+/// operand by its two of the right one (PTX ISA, "Matrix fragments for mma.m16n8k16").
+void multiplyByWarp(mlir::OpBuilder &, mlir::Location, DType, llvm::MutableArrayRef<mlir::Value> sums,
+                    llvm::ArrayRef<mlir::Value> left, llvm::ArrayRef<mlir::Value> right);
+
 /// A GPU block's dynamic shared memory.
 mlir::Value dynamicShared(GemmParts &);
 /// Finishes `rows` rows of a tile, from row `firstRow` of it on, whose sums lie in shared memory at `staged`: row by row,

@@ -139,21 +139,7 @@ std::pair<Value, Value> StreamEmitter::widen(Value four) {
 }
 
 void StreamEmitter::multiply(MutableArrayRef<Value> sums, ArrayRef<Value> weights, Value low, Value high) {
-  MLIRContext *ctx = b.getContext();
-  Type f32 = b.getF32Type(), four = LLVM::LLVMStructType::getLiteral(ctx, {f32, f32, f32, f32});
-  std::string t = shape.left == DType::BF16 ? "bf16" : "f16";
-  std::string text = "mma.sync.aligned.m16n8k16.row.col.f32." + t + "." + t +
-                     ".f32 {$0,$1,$2,$3}, {$4,$5,$6,$7}, {$8,$9}, {$10,$11,$12,$13};";
-  SmallVector<Value> operands(weights);
-  operands.append({low, high});
-  llvm::append_range(operands, sums);
-  Value all = LLVM::InlineAsmOp::create(b, loc, four, operands, b.getStringAttr(text),
-                                        b.getStringAttr("=f,=f,=f,=f,r,r,r,r,r,r,0,1,2,3"), UnitAttr(), UnitAttr(),
-                                        LLVM::TailCallKindAttr::get(ctx, LLVM::TailCallKind::None),
-                                        LLVM::AsmDialectAttr(), ArrayAttr())
-                  .getResult(0);
-  for (int64_t r = 0; r < 4; ++r)
-    sums[static_cast<size_t>(r)] = LLVM::ExtractValueOp::create(b, loc, all, ArrayRef<int64_t>{r});
+  multiplyByWarp(b, loc, shape.left, sums, weights, {low, high});
 }
 
 /// What multiplies the sums of the thread's rows of weights, from `row` of the block's on: two of each sixteen. By product; empty

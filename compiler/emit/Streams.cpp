@@ -33,16 +33,25 @@ Streams makeStreams(OpBuilder &b, Location loc, int64_t leastBytes) {
   return out;
 }
 
-Value loadStream(OpBuilder &b, Location loc, const Streams &streams, VectorType type, Value from) {
-  Type i32 = b.getI32Type();
-  auto words = LLVM::LLVMStructType::getLiteral(b.getContext(), {i32, i32, i32, i32});
-  Value all = inlineAsm(b, loc, words, "ld.global.nc.L2::cache_hint.v4.b32 {$0, $1, $2, $3}, [$4], $5;",
-                        "=r,=r,=r,=r,l,l", {from, streams.loaded}, false)
-                  .getResult(0);
-  SmallVector<Value> parts;
-  for (int64_t i = 0; i < 4; ++i)
-    parts.push_back(LLVM::ExtractValueOp::create(b, loc, all, ArrayRef<int64_t>{i}));
-  return fromWords(b, loc, vector::FromElementsOp::create(b, loc, VectorType::get({4}, i32), parts), type);
+Value loadByPolicy(OpBuilder &b, Location loc, Value policy, VectorType type, Value from, bool keepsInL1) {
+  const int64_t words = type.getNumElements() * type.getElementTypeBitWidth() / 32;
+  std::string to = words == 1 ? "$0" : words == 2 ? "{$0, $1}" : "{$0, $1, $2, $3}", constraints;
+  for (int64_t w = 0; w < words; ++w)
+    constraints += "=r,";
+  std::string text = std::string("ld.global.nc") + (keepsInL1 ? "" : ".L1::no_allocate") + ".L2::cache_hint" +
+                     (words == 1 ? "" : ".v" + std::to_string(words)) + ".b32 " + to + ", [$" + std::to_string(words) +
+                     "], $" + std::to_string(words + 1) + ";";
+  Type word = b.getI32Type(), result = word;
+  if (words > 1)
+    result = LLVM::LLVMStructType::getLiteral(b.getContext(), SmallVector<Type>(static_cast<size_t>(words), word));
+  Value all = inlineAsm(b, loc, result, text, constraints + "l,l", {from, policy}, false).getResult(0);
+  SmallVector<Value> parts{all};
+  if (words > 1) {
+    parts.clear();
+    for (int64_t w = 0; w < words; ++w)
+      parts.push_back(LLVM::ExtractValueOp::create(b, loc, all, ArrayRef<int64_t>{w}));
+  }
+  return fromWords(b, loc, vector::FromElementsOp::create(b, loc, VectorType::get({words}, word), parts), type);
 }
 
 void storeStream(OpBuilder &b, Location loc, const Streams &streams, Value v, Value to) {

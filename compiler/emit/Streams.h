@@ -19,8 +19,10 @@ struct Streams {
 /// Makes the policies at the builder's place, which must dominate every use.
 Streams makeStreams(mlir::OpBuilder &, mlir::Location, int64_t leastBytes);
 
-/// A load of 16 aligned bytes of global memory that does not change, as `type`; and a store.
-mlir::Value loadStream(mlir::OpBuilder &, mlir::Location, const Streams &, mlir::VectorType type, mlir::Value from);
+/// A load of 4, 8 or 16 aligned bytes of global memory that does not change, as `type`, by a policy of the second-level cache.
+mlir::Value loadByPolicy(mlir::OpBuilder &, mlir::Location, mlir::Value policy, mlir::VectorType type, mlir::Value from,
+                         bool keepsInL1);
+/// A store of 16 aligned bytes.
 void storeStream(mlir::OpBuilder &, mlir::Location, const Streams &, mlir::Value, mlir::Value to);
 // Not copies to shared memory: what ptxas 13.0 makes of cp.async with a policy is an illegal instruction on an H200.
 

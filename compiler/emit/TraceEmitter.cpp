@@ -211,43 +211,16 @@ Value TraceEmitter::load(Value pointer, Type element, Type type, Value offset, u
                               /*isInvariant=*/target.nvptx);
 }
 
-/// A vector by the policy; null where it is not one access of 4, 8 or 16 bytes.
-Value TraceEmitter::loadByPolicy(Value pointer, Type element, VectorType type, Value offset, unsigned alignment) {
-  unsigned bytes = static_cast<unsigned>(type.getNumElements()) * type.getElementTypeBitWidth() / 8;
-  if (!policy || alignment < bytes || (bytes != 4 && bytes != 8 && bytes != 16))
-    return {};
-  int64_t words = bytes / 4;
-  std::string to = words == 1 ? "$0" : words == 2 ? "{$0, $1}" : "{$0, $1, $2, $3}", constraints;
-  for (int64_t w = 0; w < words; ++w)
-    constraints += "=r,";
-  std::string text = "ld.global.nc.L1::no_allocate.L2::cache_hint" + (words == 1 ? "" : ".v" + std::to_string(words)) +
-                     ".b32 " + to + ", [$" + std::to_string(words) + "], $" + std::to_string(words + 1) + ";";
-  Type word = b.getI32Type(), result = word;
-  if (words > 1)
-    result = LLVM::LLVMStructType::getLiteral(b.getContext(), SmallVector<Type>(static_cast<size_t>(words), word));
-  Value all =
-      LLVM::InlineAsmOp::create(b, loc, result, ValueRange{address(pointer, element, offset), policy},
-                                b.getStringAttr(text), b.getStringAttr(constraints + "l,l"), UnitAttr(), UnitAttr(),
-                                LLVM::TailCallKindAttr::get(b.getContext(), LLVM::TailCallKind::None),
-                                LLVM::AsmDialectAttr(), ArrayAttr())
-          .getResult(0);
-  SmallVector<Value> parts{all};
-  if (words > 1) {
-    parts.clear();
-    for (int64_t w = 0; w < words; ++w)
-      parts.push_back(LLVM::ExtractValueOp::create(b, loc, all, ArrayRef<int64_t>{w}));
-  }
-  Value vector = vector::FromElementsOp::create(b, loc, VectorType::get({words}, word), parts);
-  return vector::BitCastOp::create(b, loc, type, vector);
-}
-
 Value TraceEmitter::loadVector(const Instance &in, VectorType type, Value offset, unsigned alignment) {
   Value pointer = pointers.at(in.value);
+  Type element = type.getElementType();
   const TensorType &tensor = graph.type(in.value);
-  if (streams.isOne(tensor.bytes()) && alignment == 16 && !trace.isGathered(in) &&
-      type.getNumElements() * static_cast<int64_t>(dtypeSize(tensor.dtype)) == 16)
-    return loadStream(b, loc, streams, type, address(pointer, type.getElementType(), offset));
-  return load(pointer, type.getElementType(), type, offset, alignment);
+  const unsigned bytes = static_cast<unsigned>(type.getNumElements()) * type.getElementTypeBitWidth() / 8;
+  if (policy && alignment >= bytes && (bytes == 4 || bytes == 8 || bytes == 16))
+    return loadByPolicy(b, loc, policy, type, address(pointer, element, offset), /*keepsInL1=*/false);
+  if (streams.isOne(tensor.bytes()) && alignment == 16 && bytes == 16 && !trace.isGathered(in))
+    return loadByPolicy(b, loc, streams.loaded, type, address(pointer, element, offset), /*keepsInL1=*/true);
+  return load(pointer, element, type, offset, alignment);
 }
 
 Lane TraceEmitter::emitLoad(const Instance &in) {
@@ -270,8 +243,6 @@ Lane TraceEmitter::emitLoad(const Instance &in) {
     Value offset = indices.scalar(in.linear);
     if (Value ok = guardOf(in, false))
       offset = arith::SelectOp::create(b, loc, ok, offset, indices.constant(0));
-    if (Value v = loadByPolicy(pointer, element, vector, offset, alignmentOf(access, size)))
-      return body.fromMemory(v, type.dtype);
     return body.fromMemory(loadVector(in, vector, offset, alignmentOf(access, size)), type.dtype);
   }
   Value offsets = indices.lanes(in.linear);

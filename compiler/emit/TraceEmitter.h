@@ -78,8 +78,6 @@ private:
   mlir::Value guardOf(const Instance &, bool perLane);
   mlir::Value address(mlir::Value pointer, mlir::Type element, mlir::Value offset);
   mlir::Value load(mlir::Value pointer, mlir::Type element, mlir::Type type, mlir::Value offset, unsigned alignment);
-  mlir::Value loadByPolicy(mlir::Value pointer, mlir::Type element, mlir::VectorType, mlir::Value offset,
-                           unsigned alignment);
   mlir::Value loadVector(const Instance &, mlir::VectorType type, mlir::Value offset, unsigned alignment);
   Lane emitLoad(const Instance &);
   mlir::Value inRange(uint32_t index, int64_t extent);

@@ -43,26 +43,10 @@ cost::GemmShape WgmmaGemm::shape() const {
 
 namespace {
 
-constexpr int64_t kMaxStride = int64_t(1) << 40; ///< bytes, of a tensor map
 constexpr int64_t kMaxWork = int64_t(1) << 30;
 
-bool isMultipleOf16(int64_t elements, DType t) { return elements * static_cast<int64_t>(dtypeSize(t)) % 16 == 0; }
-
-/// Can a tensor map describe it? Elements; `extent` along the strided dimension.
-bool hasMap(DType dtype, int64_t offset, int64_t extent, int64_t stride, const std::vector<int64_t> &batch,
-            const std::vector<int64_t> &batchStrides) {
-  auto size = static_cast<int64_t>(dtypeSize(dtype));
-  auto fits = [&](int64_t s) { return s > 0 && isMultipleOf16(s, dtype) && s < kMaxStride / size; };
-  if (!isMultipleOf16(offset, dtype) || (extent > 1 && !fits(stride)))
-    return false;
-  for (size_t d = 0; d < batch.size(); ++d)
-    if (batch[d] > 1 && batchStrides[d] != 0 && !fits(batchStrides[d]))
-      return false;
-  return true;
-}
-
 bool hasMap(const WgmmaGemm &g, const GemmTensor &t) {
-  return hasMap(t.dtype, t.offset, g.m, t.stride, g.batch, t.batchStrides);
+  return cost::hasTensorMap(t.dtype, t.offset, g.m, t.stride, g.batch, t.batchStrides);
 }
 
 PackageTensorMap makeMap(unsigned arg, DType dtype, int64_t offset, int64_t contiguous, int64_t extent, int64_t stride,
@@ -165,7 +149,7 @@ std::string wgmmaRefusal(const WgmmaGemm &g, const cost::TargetDesc &machine) {
     if (!isWgmmaShape(g.a.dtype, o.dtype, t.tileN))
       return std::string("there is no wgmma for ") + dtypeName(g.a.dtype) + " by " + dtypeName(o.dtype) + " with " +
              std::to_string(t.tileN) + " columns";
-    if (!hasMap(o.dtype, o.offset, o.kMajor ? rows : g.k, o.stride, g.batch, o.batchStrides))
+    if (!cost::hasTensorMap(o.dtype, o.offset, o.kMajor ? rows : g.k, o.stride, g.batch, o.batchStrides))
       return name + ": a stride of " + std::to_string(o.stride) + " elements or its start is no multiple of 16 bytes";
     return {};
   };
@@ -185,10 +169,10 @@ std::string wgmmaRefusal(const WgmmaGemm &g, const cost::TargetDesc &machine) {
     if (dtypeSize(x.dtype) > 4 || !hasMap(g, x))
       return "an operand of the epilogue has strides that are no multiples of 16 bytes";
   for (const GemmVector &v : g.columns) {
-    bool whole = isMultipleOf16(v.offset, v.dtype);
+    bool whole = cost::isMultipleOf16Bytes(v.offset, v.dtype);
     for (size_t d = 0; d < g.batch.size(); ++d)
-      whole &= isMultipleOf16(v.batchStrides[d], v.dtype);
-    if (dtypeSize(v.dtype) > 4 || !whole || !isMultipleOf16(t.tileN, v.dtype))
+      whole &= cost::isMultipleOf16Bytes(v.batchStrides[d], v.dtype);
+    if (dtypeSize(v.dtype) > 4 || !whole || !cost::isMultipleOf16Bytes(t.tileN, v.dtype))
       return "a vector of the epilogue starts at no multiple of 16 bytes";
   }
   return {};

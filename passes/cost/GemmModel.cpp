@@ -24,6 +24,20 @@ int accumulatorsOf(const GemmShape &s, const GemmTile &t) {
 
 } // namespace
 
+bool isMultipleOf16Bytes(int64_t elements, DType t) { return elements * sizeOf(t) % 16 == 0; }
+
+bool hasTensorMap(DType t, int64_t offset, int64_t extent, int64_t stride, const std::vector<int64_t> &batch,
+                  const std::vector<int64_t> &batchStrides) {
+  constexpr int64_t kMostBytes = int64_t(1) << 40;
+  auto fits = [&](int64_t s) { return s > 0 && isMultipleOf16Bytes(s, t) && s < kMostBytes / sizeOf(t); };
+  if (!isMultipleOf16Bytes(offset, t) || (extent > 1 && !fits(stride)))
+    return false;
+  for (size_t d = 0; d < batch.size(); ++d)
+    if (batch[d] > 1 && batchStrides[d] != 0 && !fits(batchStrides[d]))
+      return false;
+  return true;
+}
+
 int64_t scalePiece(const GemmShape &s, int tileN) {
   return s.scaleColumns > 0 && s.scaleColumns < s.n ? std::gcd(s.scaleColumns, int64_t(tileN)) : tileN;
 }

@@ -37,6 +37,14 @@ struct GemmShape {
   }
 };
 
+bool isMultipleOf16Bytes(int64_t elements, DType);
+
+/// Whether a tensor map describes a matrix of `extent` contiguous rows, `stride` elements apart, `batch` times at these strides (0: the
+/// same again): starts and strides are multiples of 16 bytes, strides positive and below 2^40 bytes (CUDA driver API,
+/// cuTensorMapEncodeTiled).
+bool hasTensorMap(DType, int64_t offset, int64_t extent, int64_t stride, const std::vector<int64_t> &batch,
+                  const std::vector<int64_t> &batchStrides);
+
 /// Columns of a tile that are sure to share a scale: tiles start at multiples of tileN.
 int64_t scalePiece(const GemmShape &, int tileN);
 

@@ -1,6 +1,7 @@
 // Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "passes/plan/Stream.h"
+#include "passes/cost/GemmModel.h"
 #include "passes/plan/Measure.h"
 
 #include <algorithm>
@@ -67,10 +68,7 @@ std::optional<StreamAccess> integersOf(const Graph &graph, const Trace &trace, u
 }
 
 bool hasMap(const StreamAccess &a, DType t, int64_t rows) {
-  auto size = static_cast<int64_t>(dtypeSize(t));
-  constexpr int64_t kMost = int64_t(1) << 40; // bytes
-  return a.offset * size % 16 == 0 &&
-         (rows == 1 || (a.stride > 0 && a.stride * size % 16 == 0 && a.stride < kMost / size));
+  return cost::hasTensorMap(t, a.offset, rows, a.stride, {}, {});
 }
 
 } // namespace

@@ -168,20 +168,8 @@ OperandLoad loadOf(const Graph &graph, const Trace &trace) {
   return out.load && out.scale ? out : OperandLoad();
 }
 
-bool isMultipleOf16(int64_t elements, DType t) { return elements * static_cast<int64_t>(dtypeSize(t)) % 16 == 0; }
-
-/// A matrix that a tensor map describes: one dimension contiguous, the other strides positive multiples of 16 bytes.
 bool hasMap(const WgmmaAccess &a, DType t, int64_t extent, int64_t stride, const std::vector<int64_t> &batch) {
-  constexpr int64_t kMost = int64_t(1) << 40; // bytes
-  auto fits = [&](int64_t s) {
-    return s > 0 && isMultipleOf16(s, t) && s < kMost / static_cast<int64_t>(dtypeSize(t));
-  };
-  if (!isMultipleOf16(a.offset, t) || (extent > 1 && !fits(stride)))
-    return false;
-  for (size_t d = 0; d < batch.size(); ++d)
-    if (a.batch[d] != 0 && !fits(a.batch[d]))
-      return false;
-  return true;
+  return cost::hasTensorMap(t, a.offset, extent, stride, batch, a.batch);
 }
 
 /// What the model of tiles does not know of: addresses of plain loads and stores, values that rows have, conversions to 8 bits.
@@ -375,9 +363,9 @@ WgmmaForm wgmmaForm(const Graph &graph, const Trace &epilogue, const std::vector
     if (a) {
       a->value = in.value;
       a->place = i;
-      bool whole = isMultipleOf16(a->offset, t);
+      bool whole = cost::isMultipleOf16Bytes(a->offset, t);
       for (int64_t s : a->batch)
-        whole &= isMultipleOf16(s, t) && s >= 0;
+        whole &= cost::isMultipleOf16Bytes(s, t) && s >= 0;
       if (a->column == 1 && a->row > 0 && size >= 2 && hasMap(*a, t, p.m, a->row, out.batch)) {
         shape.tiles.push_back(t);
         out.tiles.push_back(*std::move(a));

@@ -154,9 +154,7 @@ int main(int argc, char **argv) {
     if (a == "--target" && i + 1 < argc) {
       name = argv[++i];
     } else if (a == "--seeds" && i + 1 < argc) {
-      char *colon = nullptr;
-      first = std::strtoull(argv[++i], &colon, 10);
-      end = *colon == ':' ? std::strtoull(colon + 1, nullptr, 10) : first + 1;
+      readSeeds(argv[++i], first, end);
     } else if (a == "--print") {
       print = true;
     } else {
@@ -222,9 +220,7 @@ int main(int argc, char **argv) {
     };
     if (std::string text = check(); !text.empty()) {
       ++failed;
-      std::printf("FAILED seed %llu: %s\n%s\n", static_cast<unsigned long long>(seed), text.c_str(),
-                  printGraph(spec).c_str());
-      std::fflush(stdout);
+      reportFailure(seed, text, spec);
     }
   }
   std::printf(

@@ -237,9 +237,7 @@ int main(int argc, char **argv) {
     if (a == "--target" && i + 1 < argc) {
       target = argv[++i];
     } else if (a == "--seeds" && i + 1 < argc) {
-      char *colon = nullptr;
-      first = std::strtoull(argv[++i], &colon, 10);
-      end = *colon == ':' ? std::strtoull(colon + 1, nullptr, 10) : first + 1;
+      readSeeds(argv[++i], first, end);
     } else if (a == "--print") {
       print = true;
     } else {
@@ -292,9 +290,7 @@ int main(int argc, char **argv) {
     };
     if (std::string text = check(); !text.empty()) {
       ++failed;
-      std::printf("FAILED seed %llu: %s\n%s\n", static_cast<unsigned long long>(seed), text.c_str(),
-                  printGraph(spec).c_str());
-      std::fflush(stdout);
+      reportFailure(seed, text, spec);
     }
   }
   std::printf("%s: quantised, seeds %llu:%llu, %d compared bit by bit, %d failed\n", target.c_str(),

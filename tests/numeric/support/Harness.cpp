@@ -1,12 +1,14 @@
 // Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "tests/numeric/support/Harness.h"
+#include "frontend/json/JsonReader.h"
 #include "ir/interp/Convert.h"
 
 #include <algorithm>
 #include <cmath>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 #include <unistd.h>
@@ -28,6 +30,18 @@ void nameCrash(const std::string &what) {
     return true;
   }();
   (void)once;
+}
+
+void readSeeds(const char *text, uint64_t &first, uint64_t &end) {
+  char *colon = nullptr;
+  first = std::strtoull(text, &colon, 10);
+  end = *colon == ':' ? std::strtoull(colon + 1, nullptr, 10) : first + 1;
+}
+
+void reportFailure(uint64_t seed, const std::string &what, const GraphSpec &spec) {
+  std::printf("FAILED seed %llu: %s\n%s\n", static_cast<unsigned long long>(seed), what.c_str(),
+              printGraph(spec).c_str());
+  std::fflush(stdout);
 }
 
 std::string compareSums(const HostTensor &want, const HostTensor &kept, const HostTensor &got, DType coarsest,

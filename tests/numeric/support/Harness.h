@@ -16,6 +16,12 @@ namespace rl::numeric {
 /// From the first call on a crash prints `what` of the last call ("seed 7"), in the compiler or in a kernel.
 void nameCrash(const std::string &what);
 
+/// "A:B", or "A" for one: the seeds from A up to B, which is left out.
+void readSeeds(const char *text, uint64_t &first, uint64_t &end);
+
+/// Prints what is wrong with a seed's graph, and the graph.
+void reportFailure(uint64_t seed, const std::string &what, const GraphSpec &);
+
 /// Empty, or where `got` is wrong. Where a result is not finite it must be so in the same way; integers must be equal; floats may
 /// differ by what sums in f32 in another order do, measured against the largest of the tensor.
 /// `kept`: what is wanted where no intermediate result is rounded to 16 bits, as a fused graph may have it. How far the two
