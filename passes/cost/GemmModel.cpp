@@ -200,6 +200,11 @@ constexpr double kClockUnderLoad = 0.88;
 constexpr double kStoreBandwidth = 48e9;
 /// Of the copy bandwidth, what tiles reach in DRAM: 32 products of 2048 x 2048 x 128.
 constexpr double kDramShare = 0.85;
+/// What copies of 128 bytes take where they start at multiples of so many bytes only, of what they take at multiples of 128: lines
+/// of the L2 cache are of 128 bytes, its sectors of 32. Right operands stored along N, 4096^3 and 8192^3, tiles of 120 to 248 columns.
+constexpr double kLinesAt64 = 1.4, kLinesAt32 = 1.6, kLinesAt16 = 2.7;
+/// The same of stores: 64 products of 1024 x 1024 x 128, tiles of 96 to 192 columns.
+constexpr double kStoresAt64 = 1.08, kStoresAt32 = 1.2, kStoresAt16 = 1.6;
 /// Two blocks in step, as measured: no gain where L2 keeps up.
 constexpr double kClusterPenalty = 1.01;
 /// What the same time is worth less where each load of the package assembles the kernel.
@@ -207,6 +212,12 @@ constexpr double kRegistersPenalty = 1.005;
 /// Of the additions that promote a stage's sums, and of the clocks around them (the wait, barriers, the instructions that start the
 /// next), what other warpgroups' products do not hide: f8, 4096^3 and 8192^3, tiles of 128 rows by 64 to 176 columns.
 constexpr double kPromotionShown = 0.4, kPromotionClocks = 200;
+
+/// By what tiles of `columns` elements beside each other begin at.
+double byStart(int64_t columns, DType t, double at64, double at32, double at16) {
+  int64_t start = std::gcd(int64_t(128), columns * sizeOf(t));
+  return start == 128 ? 1 : start == 64 ? at64 : start == 32 ? at32 : at16;
+}
 
 double tensorRate(DType t, const TargetDesc &machine) {
   return t == DType::F32 ? machine.tf32Peak : machine.tensorFlops(t);
@@ -248,15 +259,23 @@ GemmCandidate predictGemm(const GemmShape &s, const GemmTile &t, const TargetDes
   };
   auto M = static_cast<double>(s.m), N = static_cast<double>(s.n), K = static_cast<double>(s.k);
   double traffic = dense(M, K, s.a) + s.products * dense(N, K, s.b);
+  // Tiles that are whole rows begin where rows do.
+  bool whole = t.tileN >= s.n;
   for (DType d : s.outputs)
-    traffic += dense(M, N, d);
+    traffic += dense(M, N, d) * (whole ? 1 : byStart(t.tileN, d, kStoresAt64, kStoresAt32, kStoresAt16));
   for (DType d : s.tiles)
-    traffic += dense(M, N, d);
+    traffic += dense(M, N, d) * (whole ? 1 : byStart(t.tileN, d, kLinesAt64, kLinesAt32, kLinesAt16));
 
   // One stage of one block: what multiplies, what comes from L2, what passes through shared memory.
   double flop = 2.0 * t.tileM() * t.tileN * tileK * s.products;
   double products = flop / (tensorRate(s.a, machine) / sms * between(kRateSustained, kRateAlone));
-  double bytes = (t.tileM() + static_cast<double>(s.products) * t.tileN / t.cluster) * 128;
+  double rows = t.tileM();
+  for (int p = 0; p < s.products; ++p) // boxes of 64 columns, or whole rows of K
+    rows += (s.isBKMajor(p) ? static_cast<double>(t.tileN)
+                            : static_cast<double>(roundUp(t.tileN, 64)) *
+                                  (whole ? 1 : byStart(t.tileN, s.b, kLinesAt64, kLinesAt32, kLinesAt16))) /
+            t.cluster;
+  double bytes = rows * 128;
   double ingest = bytes / (between(kIngestSustained, kIngestAlone) * clock);
   // Each product of 64 rows reads its A and all of B.
   double reads = 4.0 * (64 * 32 + t.tileN * 32.0) * (t.tileM() / 64.0) * s.products;
