@@ -255,7 +255,7 @@ std::unique_ptr<Pass> rl::createGroupPass(const cost::TargetDesc &target, Error 
 void rl::registerRidgePasses() {
   PassRegistration<GroupPass>();
   registerPass([] { return rl::createEmptyTensorsPass(); });
-  registerPass([] { return rl::createProductsPass(false); });
+  registerPass([] { return rl::createProductsPass(); });
   registerPass([] { return rl::createDecomposePass(); });
   registerPass([] { return rl::createDecomposeLossPass(); });
   registerPass([] { return rl::createDecomposeQuantPass(); });
