@@ -135,7 +135,8 @@ Estimate estimate(const WorkEstimate &w, const TargetDesc &t, bool first, bool e
     e.tensor += w.tensorFlops[i] / (peak > 0 ? peak * t.tensorAchieved : t.fp32Peak);
   }
 
-  double body = std::max({e.memory, e.l2, e.compute()});
+  e.starts = w.blocks * t.blockStart;
+  double body = std::max(e.transfer(), e.compute());
   if (w.blocks > 0 && e.fits) {
     // Compute: the busiest SM has whole blocks, and clusters occupy only part of the machine.
     double sms =
@@ -147,7 +148,7 @@ Estimate estimate(const WorkEstimate &w, const TargetDesc &t, bool first, bool e
     double perTrip = w.bytesInFlight > 0 ? w.bytesInFlight : 64.0 * w.threadsPerBlock;
     double active = std::min(w.blocks, resident);
     double trips = std::ceil((w.bytesRead + w.l2Bytes) / (active * perTrip));
-    double memory = std::max({e.memory, e.l2, (trips - 1) * e.latency});
+    double memory = std::max(e.transfer(), (trips - 1) * e.latency);
     e.tail = std::max(compute, memory) - body;
   }
 
@@ -167,7 +168,7 @@ Estimate estimate(const WorkEstimate &w, const TargetDesc &t, bool first, bool e
       greatest = term.seconds;
       e.bound = term.bound;
     }
-  if (e.launch + e.latency + e.reductions > greatest)
+  if (e.launch + e.latency + e.reductions > greatest || e.starts > greatest)
     e.bound = Bound::Launch;
   return e;
 }
@@ -187,9 +188,10 @@ std::string Estimate::str() const {
   };
   if (!fits)
     return "does not fit";
-  double body = std::max({memory, l2, compute()});
+  double body = std::max(transfer(), compute());
   const std::pair<const char *, double> all[] = {
-      {"memory", memory}, {"l2", l2}, {"issue", issue}, {"special", special}, {"tensor", tensor}};
+      {"memory", memory}, {"l2", l2}, {"issue", issue}, {"special", special}, {"tensor", tensor},
+                                              {"blocks' starts", starts}};
   std::string out = us(total) + " us:", hidden;
   for (auto &[name, seconds] : all) {
     if (seconds == body && out.back() == ':')

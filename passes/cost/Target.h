@@ -85,6 +85,7 @@ struct TargetDesc {
   double memoryLatency = 0;   ///< load from DRAM, compute, store: what the emptiest of kernels adds to an empty one
   double l2Latency = 0;       ///< the same where all that is read lies in L2
   double blockReduction = 0;  ///< one reduction across a block and its barriers
+  double blockStart = 0;      ///< from the start of one block to that of the next, wherever they run
 
   std::map<std::string, std::string> sources; ///< field -> where its number comes from
 

@@ -54,6 +54,23 @@ TEST(Target, EveryFileIsValidAndBuiltIn) {
   EXPECT_GE(files, 5u);
 }
 
+TEST(Cost, BlocksStartOneAfterTheOther) {
+  // 134 MB written by blocks of 128 threads of 16 bytes each, and by half as many: 43.8 and 32.8 us on an H200.
+  WorkEstimate w;
+  w.bytesWritten = 64.0 * 1024 * 1024 * 2;
+  w.threadsPerBlock = 128;
+  w.blocks = 65536;
+  Estimate many = estimate(w, target("h200"));
+  EXPECT_NEAR(many.total * 1e6 / 43.8, 1, 0.1);
+  EXPECT_EQ(many.bound, Bound::Launch);
+  EXPECT_NE(many.str().find("blocks' starts"), std::string::npos) << many.str();
+  w.blocks /= 2;
+  w.threadsPerBlock *= 2;
+  Estimate half = estimate(w, target("h200"));
+  EXPECT_NEAR(half.total * 1e6 / 32.8, 1, 0.1);
+  EXPECT_EQ(half.bound, Bound::Memory);
+}
+
 TEST(Target, NumbersAgreeWithOneAnother) {
   for (const TargetDesc &t : allTargets()) {
     SCOPED_TRACE(t.name);
