@@ -189,9 +189,8 @@ std::string Estimate::str() const {
   if (!fits)
     return "does not fit";
   double body = std::max(transfer(), compute());
-  const std::pair<const char *, double> all[] = {
-      {"memory", memory}, {"l2", l2}, {"issue", issue}, {"special", special}, {"tensor", tensor},
-                                              {"blocks' starts", starts}};
+  const std::pair<const char *, double> all[] = {{"memory", memory},   {"l2", l2},         {"issue", issue},
+                                                 {"special", special}, {"tensor", tensor}, {"blocks' starts", starts}};
   std::string out = us(total) + " us:", hidden;
   for (auto &[name, seconds] : all) {
     if (seconds == body && out.back() == ':')

@@ -311,8 +311,9 @@ private:
     return finish(multiply({p}, {attention.getV()}, f32));
   }
 
-  bool pad;                             ///< so that rows are whole 16-byte vectors
-  const rl::cost::TargetDesc *machine; ///< by which it is judged whether they should be whole lines of the cache; or null
+  bool pad; ///< so that rows are whole 16-byte vectors
+  const rl::cost::TargetDesc
+      *machine; ///< by which it is judged whether they should be whole lines of the cache; or null
 };
 
 struct ProductsPass : PassWrapper<ProductsPass, OperationPass<func::FuncOp>> {
