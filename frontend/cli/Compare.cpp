@@ -194,6 +194,20 @@ std::vector<Exactness> exactness(const Graph &graph) {
   return out;
 }
 
+void ErrorSum::add(const TensorType &type, const void *got, const void *wanted) {
+  for (int64_t i = 0, n = type.elements(); i < n; ++i) {
+    const double g = loadElement(got, type.dtype, i), w = loadElement(wanted, type.dtype, i);
+    if ((std::isnan(g) && std::isnan(w)) || g == w) {
+      size += std::isfinite(w) ? w * w : 0;
+      continue;
+    }
+    difference += (g - w) * (g - w);
+    size += w * w;
+  }
+}
+
+double ErrorSum::relative() const { return difference == 0 ? 0 : std::sqrt(difference / size); }
+
 Comparison compare(const TensorType &type, const void *got, const void *kept, const void *rounded,
                    const Tolerance &tolerance) {
   Comparison c;

@@ -63,6 +63,16 @@ struct Comparison {
   double worstGot = 0, worstWanted = 0;
 };
 
+/// Root mean square of the difference over that of what is wanted; what is NaN in both counts as equal.
+class ErrorSum {
+public:
+  void add(const TensorType &, const void *got, const void *wanted);
+  double relative() const;
+
+private:
+  double difference = 0, size = 0; ///< sums of squares
+};
+
 /// `kept` and `rounded` may be the same buffer.
 Comparison compare(const TensorType &, const void *got, const void *kept, const void *rounded, const Tolerance &);
 

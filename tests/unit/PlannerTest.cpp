@@ -300,6 +300,7 @@ TEST(PlannerLanes, BlocksThatMoveLittleAreLarger) {
     return planOf(graphOf(g)).groups[0].threads;
   };
   EXPECT_EQ(threads({8192, 4096}, {8192, 4096}), 128);
+  EXPECT_EQ(threads({64, 1}, {1, 512}), 128) << "few blocks, on as many SMs";
   EXPECT_EQ(threads({8192, 1}, {1, 4096}), 256) << "2 KB of 128 threads are written before the next block starts";
 }
 
