@@ -7,6 +7,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -214,6 +215,13 @@ void RowEmitter::storeScalars() {
   scalars.leaveBlock();
 }
 
+/// Before anything is written to another block's shared memory that block must have begun.
+void RowEmitter::awaitCluster() {
+  if (schedule.cluster > 1 && !clusterStarted)
+    NVVM::ClusterWaitOp::create(b, loc, b.getUnitAttr());
+  clusterStarted = true;
+}
+
 void RowEmitter::finishReductions(const Pass &pass, SmallVector<Value> partial) {
   if (pass.reductions.empty())
     return;
@@ -222,6 +230,7 @@ void RowEmitter::finishReductions(const Pass &pass, SmallVector<Value> partial) 
     combiners.push_back(combinerOf(r));
     v = acrossVector(combiners.back(), v);
   }
+  awaitCluster();
   combineThreads(b, loc, rowThreads, combiners, partial, shared, nextSlot);
   nextSlot += static_cast<int64_t>(pass.reductions.size()) * rowThreads.slots();
   for (auto [r, c, v] : llvm::zip(pass.reductions, combiners, partial))
@@ -268,6 +277,7 @@ Value RowEmitter::sumOnline(TraceEmitter &e, const Pass &pass, size_t which, Val
 Value RowEmitter::finishOnline(const OnlineEmitter &online, const OnlineSum &pair, Value top, Value sum) {
   Value own = top;
   sum = combinerOf(pair.sum).acrossLanes(b, loc, sum);
+  awaitCluster();
   online.combineThreads(rowThreads, top, sum, shared, nextSlot);
   nextSlot += 2 * rowThreads.slots();
   scalars.lane(pair.top) = {DType::F32, top, top, {}};
@@ -537,9 +547,9 @@ int64_t RowEmitter::emit() {
 /// The u-th vector of this thread in a resident row, and whether it is there (null: always). One beyond the row's end loads the
 /// last in its place and counts for nothing.
 std::pair<Value, Value> RowEmitter::vectorOfThread(int64_t u) {
-  const int64_t vectors = vectorsOfRow();
-  Value at = plus(place, u * schedule.threads), isThere;
-  if ((u + 1) * schedule.threads > vectors) {
+  const int64_t vectors = vectorsOfRow(), threads = schedule.threads * schedule.cluster;
+  Value at = plus(place, u * threads), isThere;
+  if ((u + 1) * threads > vectors) {
     isThere = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, at, index(vectors));
     at = arith::SelectOp::create(b, loc, isThere, at, index(vectors - 1));
   }

@@ -42,17 +42,20 @@ public:
     scalars.setErrorSlot(slot);
   }
   void setStreams(const Streams &s) { streams = s; }
-  void setThread(Value row, Value inRow, Value inBlock, Value rowIsThere, Value sharedMemory) {
+  void setThread(Value row, Value inRow, Value inBlock, Value inCluster, Value rowIsThere, Value sharedMemory) {
     rowIndex = row;
     place = inRow;
-    rowThreads = {schedule.threads, schedule.rowsPerBlock, schedule.across, acrossLanes(), inBlock};
+    rowThreads = {schedule.threads, schedule.rowsPerBlock, schedule.across, acrossLanes(),
+                  inBlock,          schedule.cluster,      inCluster};
     there = rowIsThere;
     shared = sharedMemory;
   }
   /// Slots of shared memory, an i64 each.
   int64_t slots() const {
     return reductionCount() *
-           RowThreads{schedule.threads, schedule.rowsPerBlock, schedule.across, acrossLanes(), Value()}.slots() *
+           RowThreads{schedule.threads, schedule.rowsPerBlock, schedule.across, acrossLanes(),
+                      Value(),          schedule.cluster,      Value()}
+               .slots() *
            (schedule.parts ? 2 : 1);
   }
   void plan();
@@ -60,6 +63,7 @@ public:
   int64_t emit();
 
 private:
+  void awaitCluster();
   int64_t acrossLanes() const { return schedule.across ? schedule.lanes : 1; }
   int64_t vectorsOfRow() const { return schedule.across ? schedule.width : schedule.width / schedule.lanes; }
   int64_t reductionCount() const {
@@ -133,6 +137,7 @@ private:
   Streams streams;
   RowThreads rowThreads;
   int64_t nextSlot = 0, dynamicBytes = 0;
+  bool clusterStarted = false;
 };
 
 } // namespace rl::emit

@@ -214,6 +214,7 @@ Result<TargetDesc> parseTarget(std::string_view text) {
   r.number("memoryLatency", t.memoryLatency);
   r.number("l2Latency", t.l2Latency);
   r.number("blockReduction", t.blockReduction);
+  r.number("clusterReduction", t.clusterReduction, true);
   RL_TRY(r.finish());
   return t;
 }
