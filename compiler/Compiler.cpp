@@ -265,6 +265,7 @@ Result<int64_t> Driver::emitRow(ModuleOp kernels, DictionaryAttr schedule, Graph
   kernel.schedule.inTurn = flag(schedule, "in_turn");
   kernel.schedule.stages = number(schedule, "stages");
   kernel.schedule.cluster = number(schedule, "cluster");
+  kernel.schedule.staged = flag(schedule, "staged");
   kernel.schedule.streamBytes = number(schedule, "stream_bytes");
   kernel.body = std::move(body);
   launch.cluster.x = static_cast<uint32_t>(kernel.schedule.cluster);
@@ -272,7 +273,7 @@ Result<int64_t> Driver::emitRow(ModuleOp kernels, DictionaryAttr schedule, Graph
   launch.blocks = made.blocks;
   launch.sharedBytes = static_cast<uint32_t>(made.sharedBytes);
   launch.block.x = static_cast<uint32_t>(kernel.schedule.threads * kernel.schedule.rowsPerBlock);
-  if (!target.cuda || kernel.schedule.lanes == 1)
+  if (!target.cuda || (kernel.schedule.lanes == 1 && !kernel.schedule.staged))
     return 0;
   // The same order of additions, so that alignment does not show in the results.
   kernel.name += "_unaligned";

@@ -182,6 +182,10 @@ Result<RowLaunch> emitRow(ModuleOp module, const RowKernel &kernel, const CodeTa
     inBlock = arith::IndexCastUIOp::create(b, loc, b.getI32Type(), thread);
   if (emitter.slots())
     shared = LLVM::AddressOfOp::create(b, loc, LLVM::LLVMPointerType::get(ctx, 3), kernel.name + "_shared");
+  if (s.staged && alignedTo16) {
+    Value block = gpu::BlockIdOp::create(b, loc, gpu::Dimension::x);
+    emitter.setTile(arith::MulIOp::create(b, loc, block, index(s.rowsPerBlock)), thread);
+  }
   emitter.setThread(row, place, inBlock, inCluster, there, shared);
   if (target.nvptx)
     emitter.setStreams(makeStreams(b, loc, s.streamBytes));

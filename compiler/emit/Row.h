@@ -33,6 +33,9 @@ struct RowSchedule {
   /// Of a kernel with parts: rows for whose loads a block has shared memory, a power of two; asynchronous copies fill it ahead.
   /// 0: none. Pointers that are not aligned have none either.
   int64_t stages = 0;
+  /// The rows of a block are copied to shared memory as one range, and results from there (RowTile.h), where pointers
+  /// are aligned. The row is resident; compute capability 9.0.
+  bool staged = false;
   int64_t streamBytes = 0; ///< a tensor of so many or more is one of Streams.h; 0: none is
   bool online = false;     ///< a maximum and the sum of exponentials over it take one pass
   bool keeps = false;      ///< a resident row's results that take the special-function unit stay in registers as well

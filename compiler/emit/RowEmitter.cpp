@@ -170,7 +170,8 @@ Value RowEmitter::acrossVector(const Combiner &c, Value v) {
   return isa<FloatType>(v.getType()) && !v.getType().isF32() ? arith::ExtFOp::create(b, loc, b.getF32Type(), v) : v;
 }
 
-void RowEmitter::storeRow(TraceEmitter &e, const Pass &pass, Value isThere) {
+/// `which`: of a resident row's vectors.
+void RowEmitter::storeRow(TraceEmitter &e, size_t which, const Pass &pass, Value isThere) {
   if (pass.stores.empty())
     return;
   if (there)
@@ -182,7 +183,10 @@ void RowEmitter::storeRow(TraceEmitter &e, const Pass &pass, Value isThere) {
   }
   e.enterBlock();
   for (size_t s : pass.stores)
-    if (int64_t n = graph.type(graph.outputs[trace.stores[s].output]).elements(); n == schedule.rows * schedule.width)
+    if (tile && tile->stages(trace.stores[s]))
+      tile->put(e, trace.stores[s], rowIndex, heldAt[which]);
+    else if (int64_t n = graph.type(graph.outputs[trace.stores[s].output]).elements();
+             n == schedule.rows * schedule.width)
       e.emitStore(trace.stores[s]);
     else
       e.emitSegmentStore(trace.stores[s], schedule.rows * vectorsOfRow() / n);
@@ -336,7 +340,7 @@ void RowEmitter::residentPass(const Pass &pass, uint32_t level) {
       else
         top = c.inOrder(b, loc, top, contributionOf(e, pair.top, c, valid[u]));
     }
-    storeRow(e, pass, valid[u]);
+    storeRow(e, u, pass, valid[u]);
     for (size_t s : pass.columnSums) {
       Value &total = columnTotals[s * held.size() + u];
       Value v = e.bodies().splatTo(e.bodies().wide(e.lane(trace.columnSums[s].instance)), trace.lanes);
@@ -404,7 +408,7 @@ void RowEmitter::loopPass(const Pass &pass) {
     }
     for (size_t r = 0; r < combiners.size(); ++r)
       totals[r] = addTo(totals[r], *e, pass.reductions[r], combiners[r], Value());
-    storeRow(*e, pass, Value());
+    storeRow(*e, 0, pass, Value());
   };
   // Of each pair the maximum so far, and the sum lane by lane.
   auto finishPairs = [&](MutableArrayRef<std::unique_ptr<TraceEmitter>> all, MutableArrayRef<Value> pairs) {
@@ -564,7 +568,13 @@ void RowEmitter::emitRow() {
       auto [at, isThere] = vectorOfThread(u);
       held.push_back(vectorEmitter(rowIndex, at));
       valid.push_back(isThere);
+      heldAt.push_back(at);
     }
+  }
+  if (tile) {
+    tile->load();
+    for (auto [e, at] : llvm::zip(held, heldAt))
+      tile->take(*e, rowIndex, at);
   }
   if (schedule.resident) {
     emitIndices();
@@ -582,6 +592,10 @@ void RowEmitter::emitRow() {
       loopPass(passes[p]);
   }
   storeScalars();
+  if (tile) {
+    tile->store();
+    dynamicBytes = tile->sharedBytes();
+  }
 }
 
 } // namespace rl::emit

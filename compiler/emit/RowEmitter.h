@@ -8,12 +8,14 @@
 #include "compiler/emit/Combine.h"
 #include "compiler/emit/Online.h"
 #include "compiler/emit/Row.h"
+#include "compiler/emit/RowTile.h"
 #include "compiler/emit/TraceEmitter.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/Builders.h"
 
 #include <map>
+#include <optional>
 #include <set>
 
 namespace rl::emit {
@@ -49,6 +51,11 @@ public:
                   inBlock,          schedule.cluster,      inCluster};
     there = rowIsThere;
     shared = sharedMemory;
+  }
+  /// The block's rows are staged, from this one on; `thread` (index) is that in the block.
+  void setTile(Value firstRow, Value thread) {
+    tile.emplace(b, loc, graph, trace, schedule.rowsPerBlock, schedule.rows, schedule.threads * schedule.rowsPerBlock,
+                 firstRow, thread, inputs, outputs);
   }
   /// Slots of shared memory, an i64 each.
   int64_t slots() const {
@@ -95,7 +102,7 @@ private:
   Value addTo(Value total, TraceEmitter &, uint32_t reduction, const Combiner &, Value valid);
   Value narrowOperand(TraceEmitter &, uint32_t reduction, const Combiner &, Value valid);
   Value acrossVector(const Combiner &, Value);
-  void storeRow(TraceEmitter &, const Pass &, Value valid);
+  void storeRow(TraceEmitter &, size_t which, const Pass &, Value valid);
   void storeScalars();
   void residentPass(const Pass &, uint32_t level);
   void loopPass(const Pass &);
@@ -128,8 +135,10 @@ private:
   std::vector<Pass> passes;
   std::vector<std::unique_ptr<TraceEmitter>> held; ///< of a resident row: its vectors
   std::vector<Value> valid;                        ///< of these: whether the vector is there; null: always
-  llvm::SmallVector<Value> columnTotals;           ///< of each column sum, for each of these
-  std::vector<bool> dears;                         ///< by instance: better kept than computed again
+  std::vector<Value> heldAt;                       ///< of these: which of the row's vectors it is
+  std::optional<RowTile> tile;
+  llvm::SmallVector<Value> columnTotals; ///< of each column sum, for each of these
+  std::vector<bool> dears;               ///< by instance: better kept than computed again
   /// Of a row that is gone over several times and keeps: where a thread has the dear results of the passes before.
   std::map<uint32_t, Value> scratch;
   std::set<uint32_t> inScratch; ///< those that a pass has stored

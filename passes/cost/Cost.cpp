@@ -148,6 +148,8 @@ Estimate estimate(const WorkEstimate &w, const TargetDesc &t, bool first, bool e
     double active = std::min(w.blocks, resident);
     double trips = std::ceil((w.bytesRead + w.l2Bytes) / (active * perTrip));
     double memory = std::max({e.memory, e.l2, (trips - 1) * e.latency});
+    if (t.smBandwidth > 0)
+      memory = std::max(memory, (w.bytes() + w.l2Bytes) / (std::min(w.blocks, t.smCount) * t.smBandwidth));
     e.tail = std::max(compute, memory) - body;
   }
 

@@ -85,6 +85,7 @@ struct TargetDesc {
   double memoryLatency = 0;    ///< load from DRAM, compute, store: what the emptiest of kernels adds to an empty one
   double l2Latency = 0;        ///< the same where all that is read lies in L2
   double blockReduction = 0;   ///< one reduction across a block and its barriers
+  double smBandwidth = 0;      ///< what one SM reads and writes of L2, bytes a second; 0: not known
   double clusterReduction = 0; ///< the same across a cluster; 0: there are none
 
   std::map<std::string, std::string> sources; ///< field -> where its number comes from

@@ -104,6 +104,42 @@ std::vector<uint32_t> copiedLoads(const Graph &graph, const Trace &trace) {
   return out;
 }
 
+bool isFlat(const Trace &trace, const index::Expr &linear) {
+  index::Context &ctx = *trace.context;
+  index::Expr own =
+      ctx.add(ctx.mul(ctx.dim(trace.rowDim), trace.width), ctx.mul(ctx.dim(trace.vectorDim), trace.lanes));
+  if (trace.laneDim >= 0)
+    own = ctx.add(own, ctx.dim(trace.laneDim));
+  return ctx.expand(linear) == own;
+}
+
+std::vector<uint32_t> stagedLoads(const Graph &graph, const Trace &trace) {
+  std::vector<uint32_t> out;
+  for (uint32_t i = 0; i < trace.instances.size(); ++i)
+    if (const Instance &in = trace.instances[i]; in.node == kNone && in.guard == 0 && in.scope == 0 && in.varies &&
+                                                 graph.type(in.value).elements() == trace.elements &&
+                                                 graph.type(in.value).dtype != DType::Bool && !trace.isGathered(in) &&
+                                                 isFlat(trace, in.linear))
+      out.push_back(i);
+  return out;
+}
+
+std::vector<size_t> stagedStores(const Graph &graph, const Trace &trace) {
+  std::vector<size_t> out;
+  for (size_t s = 0; s < trace.stores.size(); ++s) {
+    const TensorType &type = graph.type(trace.instances[trace.stores[s].instance].value);
+    if (type.elements() == trace.elements && type.dtype != DType::Bool && isFlat(trace, trace.stores[s].linear))
+      out.push_back(s);
+  }
+  return out;
+}
+
+int64_t stagedBytes(const Trace &trace, DType type, int64_t rows) {
+  constexpr int64_t kAlignment = 128;
+  int64_t bytes = rows * trace.width * static_cast<int64_t>(dtypeSize(type)) + 16;
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
 int64_t vectorBytes(const Graph &graph, const Trace &trace, const std::vector<uint32_t> &loads) {
   int64_t bytes = 0;
   for (uint32_t i : loads)
@@ -322,6 +358,50 @@ static bool layOutCarrying(const Held &held, int64_t sums, int64_t copied, const
 /// Of a thread of a cluster's: for addresses, temporary results and the like.
 constexpr int64_t kClusterRegisters = 32;
 
+/// Shared memory of a block whose rows are staged.
+static int64_t stagedShared(const Graph &graph, const Trace &trace, int64_t rows) {
+  int64_t bytes = kStagedBarrier;
+  for (uint32_t i : stagedLoads(graph, trace))
+    bytes += stagedBytes(trace, graph.type(trace.instances[i].value).dtype, rows);
+  for (size_t s : stagedStores(graph, trace))
+    bytes += stagedBytes(trace, graph.type(trace.instances[trace.stores[s].instance].value).dtype, rows);
+  return bytes;
+}
+
+/// Rows that no more than vectors of 4 bytes divide: threads that read them so have too little under way to keep memory
+/// busy. As few threads a row as hold it, so that they exchange little.
+static void layOutStaged(const Graph &graph, const Trace &trace, const Held &held, const cost::TargetDesc &target,
+                         PlannedGroup &g) {
+  constexpr int64_t kShort = 4, kFew = 20, kMany = 33, kThreads = 128, kMostThreads = 1024;
+  int64_t widest = 0;
+  for (uint32_t i : stagedLoads(graph, trace))
+    widest = std::max(widest, vectorBytes(graph, trace, {i}));
+  for (size_t s : stagedStores(graph, trace))
+    widest = std::max(widest, trace.lanes * static_cast<int64_t>(dtypeSize(
+                                                graph.type(trace.instances[trace.stores[s].instance].value).dtype)));
+  bool segments =
+      std::any_of(trace.instances.begin(), trace.instances.end(), [](const Instance &in) { return in.segment != 0; });
+  if (widest == 0 || widest > kShort || segments)
+    return;
+  const int64_t vectors = g.width / g.lanes;
+  // Threads of one warp hold more vectors before others join, which they would exchange with through shared memory.
+  int64_t threads = 1;
+  while (threads < kMostThreads && vectors > threads * (threads < 32 ? kFew : kMany))
+    threads *= threads == 32 ? 4 : 2;
+  const int64_t unroll = (vectors + threads - 1) / threads, rows = std::max<int64_t>(1, kThreads / threads);
+  const int64_t budget =
+      std::min<int64_t>(static_cast<int64_t>(target.registersPerSm) / std::max(threads, kThreads) / 2, 128) - 28;
+  // Where not every SM has a block, these are the shorter the more threads a row has.
+  if (static_cast<double>(g.rows) < target.smCount * static_cast<double>(rows) || vectors > threads * kMany ||
+      unroll * held.loads > budget || 2 * static_cast<double>(stagedShared(graph, trace, rows)) > target.sharedPerSm)
+    return;
+  g.staged = g.resident = true;
+  g.threads = threads;
+  g.unroll = unroll;
+  g.rowsPerBlock = rows;
+  g.keeps = unroll * held.between <= budget;
+}
+
 /// What a kernel that is laid out does and how long it takes. Returns how often the row is read.
 static int64_t measure(const Graph &graph, const Trace &trace, const Held &held, const cost::TargetDesc &target,
                        PlannedGroup &g) {
@@ -391,6 +471,8 @@ static int64_t measure(const Graph &graph, const Trace &trace, const Held &held,
   if (g.stages)
     w.sharedBytes =
         static_cast<double>(g.stages * g.threads * g.unroll * vectorBytes(graph, trace, copiedLoads(graph, trace)));
+  if (g.staged)
+    w.sharedBytes = static_cast<double>(stagedShared(graph, trace, g.rowsPerBlock));
   if (g.cluster > 1) {
     w.clusterSize = static_cast<int>(g.cluster);
     w.blocks *= static_cast<double>(g.cluster);
@@ -405,11 +487,14 @@ static int64_t measure(const Graph &graph, const Trace &trace, const Held &held,
                         0.0, 1.0);
   w.bytesRead += again * missed;
   w.l2Bytes = again * (1 - missed);
-  // Weights and the like come from the second-level cache with every row where an SM's first does not hold them.
-  if (target.gpu && !g.across && !g.parts)
-    if (auto shared = static_cast<double>(held.shared);
-        shared / static_cast<double>(g.cluster) > target.sharedPerSm / 2)
-      w.l2Bytes += shared * static_cast<double>(g.rows - 1);
+  // Weights and the like come from the second-level cache once for each SM, or with every row where its first cache does
+  // not hold them.
+  if (target.gpu && !g.across && !g.parts) {
+    const auto shared = static_cast<double>(held.shared), blocks = static_cast<double>(g.cluster),
+               rows = static_cast<double>(g.rows);
+    const bool holds = shared / blocks <= target.sharedPerSm / 2;
+    w.l2Bytes += shared * (std::max(1.0, holds ? std::min(rows, target.smCount / blocks) : rows) - 1);
+  }
   g.work = w;
   g.time = cost::estimate(w, target);
   return times;
@@ -424,7 +509,7 @@ static bool isFew(const PlannedGroup &g, int64_t blocks, const cost::TargetDesc 
 /// of which an SM holds several, so that one computes while another's loads are under way; and where an SM would have no
 /// more than one, as many threads as leave each of them four vectors.
 static bool layOutCluster(const Held &held, int64_t blocks, const cost::TargetDesc &target, PlannedGroup &g) {
-  constexpr int64_t kMostVectors = 16;
+  constexpr int64_t kMostVectors = 16, kMostOfFew = 8;
   const int64_t vectors = (g.width / g.lanes + blocks - 1) / blocks;
   const bool few = isFew(g, blocks, target);
   g.cluster = blocks;
@@ -437,7 +522,8 @@ static bool layOutCluster(const Held &held, int64_t blocks, const cost::TargetDe
   const int64_t budget =
       std::min<int64_t>(static_cast<int64_t>(target.registersPerSm) / g.threads, 128) - kClusterRegisters;
   g.keeps = g.unroll * held.between <= budget;
-  return vectors >= g.threads && g.unroll <= kMostVectors && g.unroll * (g.keeps ? held.between : held.loads) <= budget;
+  return vectors >= g.threads && g.unroll <= (few ? kMostOfFew : kMostVectors) &&
+         g.unroll * (g.keeps ? held.between : held.loads) <= budget;
 }
 
 /// Takes a cluster where that is predicted to be quicker by more than the prediction is worth. Returns how often the row
@@ -494,8 +580,10 @@ bool scheduleRows(const Graph &graph, const Trace &trace, const cost::TargetDesc
       segments = in.segment;
     }
 
+  if (target.sm == 90 && !g.parts && !g.across)
+    layOutStaged(graph, trace, held, target, g);
   int64_t times = measure(graph, trace, held, target, g);
-  if (target.gpu && !g.parts && !g.across && reductions > 0)
+  if (target.gpu && !g.staged && !g.parts && !g.across && reductions > 0)
     times = chooseCluster(graph, trace, held, target, times, g);
   g.unfusedBytes = unfusedBytes(graph, g.nodes);
 
@@ -511,6 +599,10 @@ bool scheduleRows(const Graph &graph, const Trace &trace, const cost::TargetDesc
     g.why.push_back("asynchronous copies bring the next " +
                     (g.stages == 2 ? std::string("row") : std::to_string(g.stages - 1) + " rows") +
                     " to shared memory while one is computed");
+  if (g.staged)
+    g.why.push_back("no more than 4 bytes of a row are a vector: the " + std::to_string(g.rowsPerBlock) +
+                    (g.rowsPerBlock == 1 ? " row" : " rows") +
+                    " of a block are copied to shared memory as one range, and results from there");
   std::string shape = std::to_string(g.rows) + " rows of " + std::to_string(g.width);
   g.why.push_back("one kernel over " + shape + ": " + std::to_string(trace.levels) + " dependent reduction" +
                   (trace.levels == 1 ? "" : "s") + " and what is elementwise around " +

@@ -1,11 +1,13 @@
 // Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Which rows are divided between the blocks of a cluster: those that one block cannot hold, and few long ones.
+// Which rows are divided between the blocks of a cluster: those that one block cannot hold, and few long ones. Which rows are
+// copied to shared memory together with their neighbours: those that no vectors divide.
 #include "passes/plan/RowPlanner.h"
 #include "tests/unit/TraceHarness.h"
 
 #include <algorithm>
+#include <tuple>
 
 namespace {
 
@@ -90,6 +92,35 @@ TEST(RowCluster, WidthsThatVectorsDoNotDivide) {
     EXPECT_GT(g.cluster, 1) << width;
     checkHeld(g);
   }
+}
+
+TEST(RowTile, WidthsThatNoVectorsDivide) {
+  for (auto [rows, width, type] : {std::tuple<int64_t, int64_t, DType>{524288, 77, DType::BF16},
+                                   {524288, 77, DType::F32},
+                                   {65536, 1023, DType::BF16},
+                                   {16384, 4097, DType::BF16},
+                                   {16384, 4098, DType::F16},
+                                   {65536, 3, DType::F32}}) {
+    PlannedGroup g = planned(rows, width, type);
+    EXPECT_TRUE(g.staged) << width;
+    EXPECT_TRUE(g.resident);
+    EXPECT_GE(g.threads * g.unroll * g.lanes, width);
+    EXPECT_GE(g.threads * g.rowsPerBlock, 128) << "each byte that two blocks share has a thread";
+    EXPECT_TRUE(g.threads < 32 ? 32 % g.threads == 0 : g.threads % 32 == 0);
+    // What was copied and what will be: two blocks fit on an SM at least.
+    EXPECT_GE(g.work.sharedBytes, 2. * static_cast<double>(g.rowsPerBlock * width) * dtypeSize(type));
+    EXPECT_LE(2 * g.work.sharedBytes, cost::findTarget("h200")->sharedPerSm);
+    EXPECT_TRUE(says(g, "copied to shared memory as one range")) << width;
+    EXPECT_FALSE(planned(rows, width, type, "a100").staged);
+  }
+}
+
+TEST(RowTile, VectorsAreRead) {
+  EXPECT_FALSE(planned(16384, 4096, DType::BF16).staged);
+  EXPECT_FALSE(planned(16384, 4100, DType::BF16).staged) << "8 bytes at a time are enough under way";
+  EXPECT_FALSE(planned(16384, 1026, DType::F32).staged);
+  EXPECT_FALSE(planned(64, 1001, DType::BF16).staged) << "not a block for each SM";
+  EXPECT_FALSE(planned(8192, 50001, DType::BF16).staged) << "not two blocks an SM";
 }
 
 } // namespace
