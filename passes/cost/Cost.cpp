@@ -104,7 +104,7 @@ Estimate estimate(const WorkEstimate &w, const TargetDesc &t, bool first, bool e
   bool anything = w.bytes() + w.l2Bytes + w.flops() > 0;
   if (anything)
     e.latency = w.bytesRead > 0 || w.l2Bytes == 0 ? t.memoryLatency : t.l2Latency;
-  e.reductions = w.reductions * t.blockReduction;
+  e.reductions = w.reductions * (w.clusterSize > 1 ? t.clusterReduction : t.blockReduction);
 
   // Mixed traffic reaches dramCopy. Of one kind alone, more: by the share that exceeds an even mix. ReadStatistics is
   // measured as such, against the copy.
@@ -149,6 +149,8 @@ Estimate estimate(const WorkEstimate &w, const TargetDesc &t, bool first, bool e
     double active = std::min(w.blocks, resident);
     double trips = std::ceil((w.bytesRead + w.l2Bytes) / (active * perTrip));
     double memory = std::max(e.transfer(), (trips - 1) * e.latency);
+    if (t.smBandwidth > 0)
+      memory = std::max(memory, (w.bytes() + w.l2Bytes) / (std::min(w.blocks, t.smCount) * t.smBandwidth));
     e.tail = std::max(compute, memory) - body;
   }
 

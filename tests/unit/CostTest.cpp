@@ -294,6 +294,15 @@ TEST(Roofline, WavesAndTail) {
   EXPECT_GT(waves(t, c), 1);
   c.blocks = 120;
   EXPECT_EQ(waves(t, c), 1);
+  // What a cluster reduces takes longer, and a block has no more than its multiprocessor's rate: 1 MB in 12.5 us.
+  c.reductions = 2;
+  EXPECT_DOUBLE_EQ(estimate(c, t).reductions, 2 * t.clusterReduction);
+  EXPECT_GT(t.clusterReduction, t.blockReduction);
+  WorkEstimate one;
+  one.bytesRead = one.bytesInFlight = 1e6;
+  one.blocks = 1;
+  EXPECT_NEAR(estimate(one, t).total, t.launchFirst + t.memoryLatency + 12.5e-6, 1e-9);
+  EXPECT_LT(estimate(one, target("a100")).total, 8e-6) << "no such figure is known";
   EXPECT_EQ(residentBlocks(target("a100"), c), 0); // no clusters there
   EXPECT_FALSE(estimate(c, target("a100")).fits);
 }
