@@ -112,6 +112,24 @@ void RowEmitter::emitPart() {
   }
 }
 
+/// How many blocks an SM is to hold, which bounds a thread's registers; 0: as the assembler likes.
+static int64_t blocksOfSm(const RowSchedule &s, const Graph &graph, const Trace &trace) {
+  // Where rows follow each other, what one block waits for at its exchanges the other computes through.
+  if (s.parts)
+    return 2;
+  // Many loads are held: left alone ptxas spills some of them for the sake of more blocks.
+  if (s.across || s.staged)
+    return 1;
+  // Rows that are kept to be quantised, in 32 registers and without a rest, take 56 where the driver loads PTX, but 63 and more
+  // where it links machine code, which is a block less.
+  auto loads = llvm::count_if(trace.instances, [](const Instance &in) { return in.node == kNone && in.varies; });
+  bool quantises = llvm::any_of(graph.outputs, [&](ValueId v) {
+    return dtypeSize(graph.type(v).dtype) == 1 && graph.type(v).elements() != s.rows;
+  });
+  bool whole = s.cluster == 1 && s.threads * s.rowsPerBlock == 128 && s.width == s.threads * s.unroll * s.lanes;
+  return s.keeps && whole && quantises && loads <= 2 && s.unroll * s.lanes == 32 ? 9 : 0;
+}
+
 Result<RowLaunch> emitRow(ModuleOp module, const RowKernel &kernel, const CodeTarget &target, bool alignedTo16) {
   const Graph &graph = kernel.body;
   const RowSchedule &s = kernel.schedule;
@@ -138,10 +156,8 @@ Result<RowLaunch> emitRow(ModuleOp module, const RowKernel &kernel, const CodeTa
   OpBuilder b(ctx);
   Location loc = b.getUnknownLoc();
   KernelFunction f = createKernel(b, loc, module, kernel.name, graph, target, s.threads * s.rowsPerBlock);
-  // Where rows follow each other two blocks an SM: what one waits for at its exchanges the other computes through, and left alone
-  // the driver takes registers for one. Sums across rows hold many loads: left alone ptxas spills some of them for more blocks.
-  if (target.nvptx && (s.parts || s.across))
-    f.function->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(), b.getI32IntegerAttr(s.parts ? 2 : 1));
+  if (int64_t blocks = target.nvptx ? blocksOfSm(s, graph, trace) : 0)
+    f.function->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(), b.getI32IntegerAttr(static_cast<int32_t>(blocks)));
   RowEmitter emitter(b, loc, kernel, target, alignedTo16 && s.lanes > 1, trace, f.inputs, f.outputs);
   emitter.setErrorSlot(f.errorSlot);
   emitter.plan();

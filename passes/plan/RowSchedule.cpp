@@ -384,22 +384,27 @@ static void layOutStaged(const Graph &graph, const Trace &trace, const Held &hel
   if (widest == 0 || widest > kShort || segments)
     return;
   const int64_t vectors = g.width / g.lanes;
+  auto unrollOf = [&](int64_t threads) { return (vectors + threads - 1) / threads; };
+  auto budgetOf = [&](int64_t threads) {
+    return std::min<int64_t>(static_cast<int64_t>(target.registersPerSm) / std::max(threads, kThreads) / 2, 128) - 28;
+  };
+  auto holds = [&](int64_t threads) {
+    return unrollOf(threads) <= kMany && unrollOf(threads) * held.loads <= budgetOf(threads);
+  };
   // Threads of one warp hold more vectors before others join, which they would exchange with through shared memory.
   int64_t threads = 1;
-  while (threads < kMostThreads && vectors > threads * (threads < 32 ? kFew : kMany))
+  while (threads < kMostThreads && (!holds(threads) || (threads < 32 && unrollOf(threads) > kFew)))
     threads *= threads == 32 ? 4 : 2;
-  const int64_t unroll = (vectors + threads - 1) / threads, rows = std::max<int64_t>(1, kThreads / threads);
-  const int64_t budget =
-      std::min<int64_t>(static_cast<int64_t>(target.registersPerSm) / std::max(threads, kThreads) / 2, 128) - 28;
+  const int64_t unroll = unrollOf(threads), rows = std::max<int64_t>(1, kThreads / threads);
   // Where not every SM has a block, these are the shorter the more threads a row has.
-  if (static_cast<double>(g.rows) < target.smCount * static_cast<double>(rows) || vectors > threads * kMany ||
-      unroll * held.loads > budget || 2 * static_cast<double>(stagedShared(graph, trace, rows)) > target.sharedPerSm)
+  if (static_cast<double>(g.rows) < target.smCount * static_cast<double>(rows) || !holds(threads) ||
+      2 * static_cast<double>(stagedShared(graph, trace, rows)) > target.sharedPerSm)
     return;
   g.staged = g.resident = true;
   g.threads = threads;
   g.unroll = unroll;
   g.rowsPerBlock = rows;
-  g.keeps = unroll * held.between <= budget;
+  g.keeps = unroll * held.between <= budgetOf(threads);
 }
 
 /// What a kernel that is laid out does and how long it takes. Returns how often the row is read.

@@ -75,6 +75,9 @@ Result<CudaDevice> currentCudaDevice() {
 Result<std::string> assemblePtx(const std::string &ptx) {
   if (ptx.find("setmaxnreg") != std::string::npos)
     return unsupported({}, "kernels that set their number of registers are assembled as they are loaded");
+  // Linked they take up to twice the registers, so that an SM holds one block where it is to hold three.
+  if (ptx.find("barrier.cluster.arrive.relaxed") != std::string::npos)
+    return unsupported({}, "kernels whose rows are shared by clusters are assembled as they are loaded");
   RL_ASSIGN(const cu::Api *api, cu::driver());
   RL_ASSIGN(auto scope, cu::ContextScope::enter(*api));
   cu::RelaxedCapture relaxed(*api);

@@ -134,11 +134,14 @@ TEST_F(CudaRuntime, TheOtherKernelHasAShapeOfItsOwn) {
   }
 }
 
-TEST_F(CudaRuntime, TextThatSetsItsRegistersIsAssembledWhenItIsLoaded) {
+TEST_F(CudaRuntime, TextThatLinkingWouldSlowDownIsAssembledWhenItIsLoaded) {
   fakeCuda.setCurrent(fakeCuda.makeContext());
   EXPECT_TRUE(assemblePtx(kPtx));
-  auto refused = assemblePtx(std::string(kPtx) + "// setmaxnreg.inc.sync.aligned.u32 240;\n");
-  ASSERT_FALSE(refused);
-  EXPECT_EQ(refused.error().code, Code::Unsupported);
+  for (const char *text :
+       {"// setmaxnreg.inc.sync.aligned.u32 240;\n", "// barrier.cluster.arrive.relaxed.aligned;\n"}) {
+    auto refused = assemblePtx(std::string(kPtx) + text);
+    ASSERT_FALSE(refused) << text;
+    EXPECT_EQ(refused.error().code, Code::Unsupported);
+  }
   fakeCuda.setCurrent(nullptr);
 }
