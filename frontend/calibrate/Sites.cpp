@@ -201,6 +201,7 @@ GraphSpec measuring(const GraphSpec &spec, const std::vector<std::string> &tenso
   GraphSpec out = spec;
   out.outputs = tensors;
   out.gradient.reset();
+  out.precision.observed.clear(); // of the outputs that there are no more
   return out;
 }
 

@@ -114,17 +114,24 @@ Result<Outputs> outputsOf(const Options &options) {
   if (stem.ends_with(".json"))
     stem.resize(stem.size() - std::strlen(".json"));
   out.scales = stem + ".scales.safetensors";
-  std::vector<std::string> read = options.params;
-  read.push_back(options.data);
   for (const std::string &path : {out.graph, out.scales}) {
     RL_TRY(checkWritable(path));
     if (fs::exists(path, ignored) && !fs::is_regular_file(path, ignored))
       return Error{Code::Device, {}, "cannot be written: it is no regular file", path};
-    for (const std::string &from : read)
-      if (fs::equivalent(path, from, ignored))
-        return usageError("-o " + options.output + " would replace " + from + ", which is read here");
   }
   return out;
+}
+
+/// Of files that are read.
+Status checkKeeps(const Outputs &outputs, const Options &options, const std::vector<std::string> &samples) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  for (const std::string &path : {outputs.graph, outputs.scales})
+    for (const std::vector<std::string> &list : {options.params, samples})
+      for (const std::string &from : list)
+        if (fs::equivalent(path, from, ignored))
+          return usageError("-o " + options.output + " would replace " + from + ", which is read here");
+  return {};
 }
 
 Status writeCalibrated(const Outputs &outputs, GraphSpec spec, std::vector<Calibrated> &all) {
@@ -181,6 +188,8 @@ Status calibrateCommand(const Options &options) {
                    "there is nothing to calibrate: no quantize or fake_quantize node without a scale, and the "
                    "precision policy keeps all types");
   RL_ASSIGN(Samples samples, Samples::open(options, work));
+  if (outputs)
+    RL_TRY(checkKeeps(*outputs, options, samples.files()));
   Result<Graph> graph = resolve(work.spec, samples.list().back().dims);
   if (!graph)
     return graph.takeError();

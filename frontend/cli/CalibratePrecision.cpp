@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <set>
 
 namespace rl::cli {
@@ -23,9 +24,10 @@ double ratioOf(const Observed &observed, const std::string &name) {
 struct Round {
   Observed used;
   PrecisionRecord record;
-  std::string types; ///< of the graph that came of it
-  std::vector<double> measured;
-  Observed seen; ///< of these types
+  std::string types;            ///< of the graph that came of it
+  std::vector<double> measured; ///< negative: nothing was to be measured
+  std::vector<int64_t> leftOut; ///< values that are not finite
+  Observed seen;                ///< of these types
 };
 
 class Calibrator {
@@ -34,8 +36,7 @@ public:
       : options(options), target(target), samples(samples), asked(work), kept(work) {
     kept.spec.precision = {};
     for (NodeSpec &node : kept.spec.nodes)
-      if (const auto pin = parseDType(node.precision); pin && !isArithmeticFloat(*pin))
-        node.precision.clear();
+      node.precision.clear();
   }
 
   /// What is chosen by what was observed.
@@ -44,11 +45,17 @@ public:
     asked.spec.precision.observed = observed;
     out.used = std::move(observed);
     RL_ASSIGN(Graph graph, resolve(asked.spec, samples.list().back().dims));
+    floats.clear();
+    for (ValueId v : graph.outputs)
+      floats.push_back(isArithmeticFloat(graph.type(v).dtype));
     RL_ASSIGN(PrecisionAssignment assigned, assignTypes(std::move(graph), target));
     out.types = printGraph(specOf(assigned.graph));
     out.record = std::move(assigned.record);
     return out;
   }
+
+  /// Integers, codes and conditions have no error of their own.
+  bool isMeasured(size_t output) const { return output < floats.size() && floats[output]; }
 
   Result<Round> run(Observed observed, int number) {
     RL_ASSIGN(Round out, choose(std::move(observed)));
@@ -83,7 +90,7 @@ private:
         RL_TRY(runner->fetch());
       }
       for (size_t i = 0; i < tensors.size(); ++i)
-        if (isArithmeticFloat(tensors[i].type.dtype))
+        if (isMeasured(i))
           sums[i].add(tensors[i].type, with->output(i), as->output(i));
       progress.step(++done, samples.list().size());
     }
@@ -105,6 +112,7 @@ private:
   const Target &target;
   const Samples &samples;
   Work asked, kept;
+  std::vector<char> floats; ///< of the outputs
 };
 
 } // namespace
@@ -114,6 +122,7 @@ Result<CalibratedPrecision> calibratePrecision(const Options &options, Work &wor
   constexpr int kMostRounds = 6;
   constexpr double kSlack = 1.02;  // an estimate that is as far off is right
   constexpr double kCaution = 1.1; // of what was observed, where the error was beyond the tolerance
+  constexpr double kOverflow = 16; // in place of a ratio that is not finite
   const std::vector<std::string> &names = work.spec.outputs;
   const double tolerance = work.spec.precision.tolerance;
   Calibrator calibrator(options, work, target, samples);
@@ -130,12 +139,15 @@ Result<CalibratedPrecision> calibratePrecision(const Options &options, Work &wor
     Observed next;
     double change = 1;
     for (size_t o = 0; o < names.size(); ++o) {
-      const double estimated = round.record.errors[o];
-      if (estimated <= 0 || round.measured[o] <= 0)
+      const double estimated = round.record.errors[o], measured = round.measured[o];
+      if (!(estimated > 0) || !(measured > 0))
         continue;
-      const double off = round.measured[o] / estimated;
-      round.seen[names[o]] = ratioOf(round.used, names[o]) * off;
-      next[names[o]] = round.seen[names[o]] * (round.measured[o] > tolerance ? kCaution : 1);
+      const double off = std::isfinite(measured) ? measured / estimated : kOverflow,
+                   used = ratioOf(round.used, names[o]);
+      auto limited = [](double ratio) { return std::clamp(ratio, kLeastObserved, kMostObserved); };
+      if (std::isfinite(measured))
+        round.seen[names[o]] = limited(used * off);
+      next[names[o]] = limited(used * off * (measured > tolerance ? kCaution : 1));
       change = std::max({change, off, 1 / off});
     }
     if (within && (!best || round.record.seconds < best->record.seconds))
@@ -151,6 +163,7 @@ Result<CalibratedPrecision> calibratePrecision(const Options &options, Work &wor
   RL_ASSIGN(Round again, calibrator.choose(taken.seen));
   if (again.types == taken.types) {
     again.measured = std::move(taken.measured);
+    again.leftOut = std::move(taken.leftOut);
     taken = std::move(again);
   }
   CalibratedPrecision out;
@@ -162,10 +175,17 @@ Result<CalibratedPrecision> calibratePrecision(const Options &options, Work &wor
   out.rounds = rounds;
   work.spec.precision.observed = taken.used;
   for (size_t o = 0; o < names.size(); ++o) {
-    if (taken.record.errors[o] <= 0)
+    if (!calibrator.isMeasured(o))
       continue;
-    const double used = ratioOf(taken.used, names[o]);
-    out.outputs.push_back({names[o], taken.measured[o], taken.record.errors[o] / used, used});
+    const auto used = taken.used.find(names[o]);
+    CalibratedPrecision::Output &output = out.outputs.emplace_back();
+    output.name = names[o];
+    output.leftOut = taken.leftOut[o];
+    output.estimated = taken.record.errors[o] / ratioOf(taken.used, names[o]);
+    if (taken.measured[o] >= 0)
+      output.measured = taken.measured[o];
+    if (used != taken.used.end())
+      output.observed = used->second;
   }
   return out;
 }

@@ -10,6 +10,8 @@
 
 #include "frontend/cli/Samples.h"
 
+#include <optional>
+
 namespace rl::cli {
 
 struct CalibratedPrecision {
@@ -17,10 +19,12 @@ struct CalibratedPrecision {
   double tolerance = 0;
   struct Output {
     std::string name;
-    double measured =
-        0; ///< relative error, root mean square over all samples, with the roundings of the file's own types as estimated
-    double estimated = 0; ///< for the same types, without samples
-    double observed = 1;  ///< for PrecisionPolicy::observed
+    std::optional<double>
+        measured; ///< relative error, root mean square over all samples, with the roundings of the file's own types as
+                  ///< estimated; none: the samples have no values but 0 and what is not finite
+    double estimated = 0;           ///< for the same types, without samples
+    std::optional<double> observed; ///< for PrecisionPolicy::observed
+    int64_t leftOut = 0;            ///< values that are not finite
   };
   std::vector<Output> outputs;         ///< those of float types
   double seconds = 0, secondsKept = 0; ///< as PrecisionRecord has them

@@ -158,8 +158,15 @@ static std::string precisionText(const CalibratedPrecision &p) {
                     " with the types of the file\n";
   std::vector<std::vector<std::string>> rows{{"output", "error measured", "estimated without samples", "observed"}};
   for (const CalibratedPrecision::Output &o : p.outputs)
-    rows.push_back({o.name, number(o.measured), number(o.estimated), number(o.observed)});
+    rows.push_back(
+        {o.name, o.measured ? number(*o.measured) : "-", number(o.estimated), o.observed ? number(*o.observed) : "-"});
   out += tableOf(rows, 1);
+  for (const CalibratedPrecision::Output &o : p.outputs) {
+    if (o.leftOut > 0)
+      out += o.name + ": " + std::to_string(o.leftOut) + " values that are not finite were left out\n";
+    if (!o.measured)
+      out += o.name + ": nothing was observed, as the samples give no values but 0 and what is not finite\n";
+  }
   if (!p.within)
     out += "no types were found with which every output's measured error is within the tolerance\n";
   return out;
@@ -206,8 +213,11 @@ std::string reportJson(const ReportHeader &header, const std::vector<Calibrated>
     const CalibratedPrecision &p = *header.precision;
     nlohmann::ordered_json outputs = nlohmann::ordered_json::array();
     for (const CalibratedPrecision::Output &o : p.outputs)
-      outputs.push_back(
-          {{"name", o.name}, {"measured", o.measured}, {"estimated", o.estimated}, {"observed", o.observed}});
+      outputs.push_back({{"name", o.name},
+                         {"measured", finiteOrNull(o.measured.value_or(std::nan("")))},
+                         {"estimated", o.estimated},
+                         {"observed", finiteOrNull(o.observed.value_or(std::nan("")))},
+                         {"not_finite", o.leftOut}});
     j["precision"] = {{"mode", p.mode},
                       {"tolerance", p.tolerance},
                       {"within", p.within},

@@ -311,6 +311,7 @@ int fail(const Error &error, const std::string &hint = {}) {
 }
 
 int mainGuarded(int argc, char **argv) {
+  std::signal(SIGXFSZ, SIG_IGN); // likewise a file that may not grow further
   std::signal(SIGPIPE, SIG_IGN); // a closed pipe is an output that cannot be written, which is said and not died of
   Options options;
   CLI::App app(kDescription, "ridgeline");

@@ -48,7 +48,7 @@ Status Samples::add(const Options &options, const Work &work, size_t file) {
   // The first input that is there says which of the two a file is; the others must agree.
   bool stacked = false;
   for (const auto &[name, type] : inputs)
-    if (const SafetensorsEntry *entry = files[file].find(name)) {
+    if (const SafetensorsEntry *entry = opened[file].find(name)) {
       stacked = entry->type.rank() == type.rank() + 1;
       break;
     }
@@ -58,7 +58,7 @@ Status Samples::add(const Options &options, const Work &work, size_t file) {
     TensorType type = inputs[i].second;
     if (stacked)
       type.shape.insert(type.shape.begin(), i == 0 ? -1 : count);
-    RL_ASSIGN(const SafetensorsEntry *entry, files[file].get(inputs[i].first, type));
+    RL_ASSIGN(const SafetensorsEntry *entry, opened[file].get(inputs[i].first, type));
     const std::vector<int64_t> &shape = entry->type.shape;
     if (stacked && i == 0)
       count = shape[0];
@@ -85,12 +85,12 @@ Result<Samples> Samples::open(const Options &options, const Work &work) {
     out.names.push_back(input.first);
   for (size_t i = 0; i < out.paths.size() && out.samples.size() < static_cast<size_t>(options.samples); ++i) {
     RL_ASSIGN(SafetensorsFile file, SafetensorsFile::open(out.paths[i]));
-    out.files.push_back(std::move(file));
+    out.opened.push_back(std::move(file));
     for (size_t p = 0; i == 0 && p < work.signature.parameters.size(); ++p) {
       const auto &[name, type] = work.signature.parameters[p];
       RL_ASSIGN(const SafetensorsEntry *entry, out.parameterFiles.find(name, type));
       if (!entry) {
-        RL_ASSIGN(entry, out.files[0].get(name, type));
+        RL_ASSIGN(entry, out.opened[0].get(name, type));
       }
       out.parameterEntries.push_back(entry);
     }
@@ -107,7 +107,7 @@ Result<Samples> Samples::open(const Options &options, const Work &work) {
 Result<std::vector<CallTensor>> Samples::inputs(const Sample &sample) const {
   std::vector<CallTensor> out;
   for (const std::string &name : names) {
-    SafetensorsEntry entry = *files[sample.file].find(name);
+    SafetensorsEntry entry = *opened[sample.file].find(name);
     if (sample.index >= 0) {
       entry.type.shape = withoutFirst(entry.type.shape);
       entry.bytes = static_cast<size_t>(entry.type.bytes());

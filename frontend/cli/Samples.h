@@ -25,6 +25,7 @@ public:
 
   const std::vector<Sample> &list() const { return samples; }
   const std::string &source(const Sample &s) const { return paths[s.file]; }
+  const std::vector<std::string> &files() const { return paths; }
   Result<std::vector<CallTensor>> inputs(const Sample &) const;
   Result<std::vector<CallTensor>> parameters() const;
 
@@ -32,7 +33,7 @@ private:
   Status add(const Options &, const Work &, size_t file);
 
   std::vector<std::string> paths;
-  std::vector<SafetensorsFile> files;
+  std::vector<SafetensorsFile> opened;
   std::vector<std::string> names; ///< of the inputs
   ParameterFiles parameterFiles;
   std::vector<const SafetensorsEntry *> parameterEntries;

@@ -139,7 +139,9 @@ std::string graphSchema() {
       {{"mode", words("keep|bf16|f16|fp8|int8|auto")},
        {"tolerance", {{"type", "number"}, {"exclusiveMinimum", 0}}},
        {"pin", {{"type", "object"}, {"additionalProperties", ref("pin")}}},
-       {"observed", {{"type", "object"}, {"additionalProperties", {{"type", "number"}, {"exclusiveMinimum", 0}}}}}},
+       {"observed",
+        {{"type", "object"},
+         {"additionalProperties", {{"type", "number"}, {"minimum", kLeastObserved}, {"maximum", kMostObserved}}}}}},
       Json::array());
   Json names = {{"type", "array"}, {"items", ref("name")}, {"minItems", 1}};
   Json of = object(

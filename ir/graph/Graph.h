@@ -82,6 +82,9 @@ struct DimSpec {
   std::string name;
   int64_t min = 1, max = INT32_MAX;
 };
+/// Of PrecisionPolicy::observed.
+inline constexpr double kLeastObserved = 1e-6, kMostObserved = 1e6;
+
 struct PrecisionPolicy {
   std::string mode = "keep"; ///< keep | bf16 | f16 | fp8 | int8 | auto
   double tolerance = 0.02;

@@ -366,8 +366,8 @@ private:
       const std::string pointer = "/precision/observed/" + escapePointer(name);
       if (std::find(spec.outputs.begin(), spec.outputs.end(), name) == spec.outputs.end())
         return invalid(pointer, name + " is not an output of the graph");
-      if (!(ratio > 0 && std::isfinite(ratio)))
-        return invalid(pointer, "what was observed of " + name + " must be a finite number greater than 0");
+      if (!(ratio >= kLeastObserved && ratio <= kMostObserved))
+        return invalid(pointer, "what was observed of " + name + " must be a number from 1e-6 to 1e6");
     }
     return {};
   }

@@ -366,6 +366,68 @@ class Precision(Cli):
         self.assertNotIn("bf16 x i8 widened", self.types("c.json")[1])
         self.assertLess(float(text[3].split()[1]), 0.02)
 
+    def small(self, x, nodes=(), outputs=("y",), tolerance=0.02, w=1.0, dtype="bf16", **more):
+        """A product whose weight is pinned to i8, of one sample."""
+        raw = T.bf16 if dtype == "bf16" else T.f32
+        self.write("s.json", graph([node("linear", ["x", "w"], "y"), *nodes], inputs={"x": {"dtype": dtype, "shape": [4, 64]}},
+                                   outputs=outputs, parameters={"w": {"dtype": dtype, "shape": [32, 64]}},
+                                   precision={"mode": "auto", "tolerance": tolerance, "pin": {"w": "i8"}}, **more))
+        T.save(self.path("p.safetensors"), {"w": (dtype.upper(), [32, 64], raw(*gauss(2048, 5, w)))})
+        os.makedirs(self.path("one"), exist_ok=True)
+        T.save(self.path("one/0.safetensors"), {"x": (dtype.upper(), [4, 64], raw(*x))})
+
+    def observe(self, graph="s.json", *more):
+        r = self.ok("calibrate", graph, "--data", "one", "--params", "p.safetensors", "--target", "cpu", "--json", *more)
+        return json.loads(r.stdout)["precision"]
+
+    def test_samples_that_show_nothing(self):
+        for x in ([0.0] * 256, [math.nan] * 256, [math.inf] * 256):
+            self.small(x)
+            p = self.observe("s.json", "-o", "c.json")
+            self.assertEqual([p["outputs"][0][k] for k in ("name", "measured", "observed")], ["y", None, None])
+            self.assertNotIn("observed", json.loads(self.read("c.json"))["precision"])
+            self.assertIn("y: nothing was observed", self.ok("calibrate", "s.json", "--data", "one", "--params", "p.safetensors",
+                                                             "--target", "cpu").stdout)
+        self.small([math.nan] + gauss(255, 3))
+        p = self.observe()
+        self.assertEqual(p["outputs"][0]["not_finite"], 32)
+        self.assertGreater(p["outputs"][0]["observed"], 0.1)
+
+    def test_overflow_is_beyond_the_tolerance(self):
+        # What is stored in 16 bits where it does not fit.
+        self.small(gauss(256, 3), [node("mul", ["y", 1e6], "big"), node("mul", ["big", 1e-6], "z")], ["z"], dtype="f32")
+        g = json.loads(self.read("s.json"))
+        g["precision"] = {"mode": "f16", "tolerance": 0.02, "pin": {"big": "f16"}}
+        self.write("s.json", g)
+        p = self.observe()
+        self.assertFalse(p["within"])
+        self.assertIsNone(p["outputs"][0]["measured"])
+
+    def test_outputs_without_an_error_of_their_own(self):
+        self.small(gauss(256, 3), [node("argmax", ["y"], "best", dim=1), node("gt", ["y", 0.0], "is")], ["y", "best", "is"], 0.1)
+        p = self.observe("s.json", "-o", "c.json")
+        self.assertEqual([o["name"] for o in p["outputs"]], ["y"])
+        self.assertTrue(p["within"])
+        self.assertEqual(list(json.loads(self.read("c.json"))["precision"]["observed"]), ["y"])
+
+    def test_again(self):
+        self.small(gauss(256, 3), [node("quantize", ["y"], ["q", "qs"], dtype="i8", granularity="token"),
+                                   node("dequantize", ["q", "qs"], "z", granularity="token", dtype="bf16")], ["y", "z"], 0.1)
+        first = self.observe("s.json", "-o", "c.json")
+        self.assertEqual(self.observe("c.json", "-o", "c.json"), first)
+        g = json.loads(self.read("c.json"))
+        g["precision"]["mode"] = "keep"
+        self.write("keep.json", g)
+        self.ok("calibrate", "keep.json", "--data", "one", "--params", "p.safetensors", "--target", "cpu")
+
+    def test_samples_are_not_replaced(self):
+        self.small(gauss(256, 3))
+        before = self.read("one/0.safetensors")
+        os.symlink(self.path("one/0.safetensors"), self.path("link.json"))
+        for output in ("one/0.safetensors", "link.json", "p.safetensors"):
+            self.fails(1, "calibrate", "s.json", "--data", "one", "--params", "p.safetensors", "--target", "cpu", "-o", output)
+        self.assertEqual(self.read("one/0.safetensors"), before)
+
     def test_what_cannot_be(self):
         self.prepare(1e-6)
         self.assertIn("no types were found with which every output's measured error is within the tolerance",

@@ -7,6 +7,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 using namespace rl;
 using namespace rl::cli;
 
@@ -46,6 +48,41 @@ TEST(Compare, LongSumsMayCancelLess) {
   EXPECT_FALSE(within(8e-6, product(256)));
   EXPECT_TRUE(within(2e-5, product(4104)));
   EXPECT_FALSE(within(4e-5, product(4104)));
+}
+
+TEST(Compare, ErrorsAreRelativeToWhatIsThere) {
+  const float inf = HUGE_VALF, nan = std::nanf("");
+  auto sum = [](std::vector<float> got, std::vector<float> wanted) {
+    ErrorSum s;
+    s.add({DType::F32, {static_cast<int64_t>(got.size())}}, got.data(), wanted.data());
+    return s;
+  };
+  EXPECT_NEAR(sum({3, 5}, {3, 4}).relative(), 0.2, 1e-6);
+  EXPECT_EQ(sum({3, 4}, {3, 4}).relative(), 0);
+  EXPECT_EQ(sum({3, nan, inf, -inf}, {3, nan, inf, -inf}).relative(), 0);
+  EXPECT_EQ(sum({3, nan, inf, -inf}, {3, nan, inf, -inf}).leftOut(), 3);
+  for (float other : {1.0f, nan, -inf})
+    EXPECT_EQ(sum({3, other}, {3, inf}).relative(), HUGE_VAL) << other;
+  EXPECT_EQ(sum({3, inf}, {3, 1}).relative(), HUGE_VAL);
+  EXPECT_EQ(sum({1, 0}, {0, 0}).relative(), HUGE_VAL);
+  EXPECT_FALSE(sum({0, nan}, {0, nan}).hasValues());
+  EXPECT_TRUE(sum({0, 1}, {0, 1}).hasValues());
+}
+
+TEST(Compare, CodesBehindSixteenBitsAreOftenAStepBeside) {
+  std::vector<int8_t> wanted(1000, 5), got(wanted);
+  for (int i = 0; i < 50; ++i)
+    got[static_cast<size_t>(20 * i)] = 6;
+  Tolerance t;
+  t.output.inexact = true;
+  auto is = [&] { return compare({DType::I8, {1000}}, got.data(), wanted.data(), wanted.data(), t).within; };
+  EXPECT_FALSE(is());
+  t.output.narrow = true;
+  EXPECT_FALSE(is());
+  t.output.step = 0x1p-4;
+  EXPECT_TRUE(is());
+  got[3] = 7; // two steps
+  EXPECT_FALSE(is());
 }
 
 TEST(Compare, TermsOfLayoutsAndAttention) {

@@ -549,9 +549,9 @@ TEST(Resolve, Precision) {
   EXPECT_EQ(resolve(b.spec)->precision.observed.at("res"), 0.5);
   b.spec.precision.observed = {{"w", 0.5}};
   refuses(b.spec, "/precision/observed/w", "not an output");
-  for (double ratio : {0.0, -1.0, std::nan(""), HUGE_VAL}) {
+  for (double ratio : {0.0, -1.0, 1e-7, 1e7, std::nan(""), HUGE_VAL}) {
     b.spec.precision.observed = {{"res", ratio}};
-    refuses(b.spec, "/precision/observed/res", "greater than 0");
+    refuses(b.spec, "/precision/observed/res", "from 1e-6 to 1e6");
   }
 }
 
