@@ -3,6 +3,7 @@
 #include "compiler/Compiler.h"
 #include "compiler/Plan.h"
 #include "compiler/Tunable.h"
+#include "compiler/emit/EarlyLaunch.h"
 #include "compiler/emit/Gemm.h"
 #include "compiler/emit/GemmStream.h"
 #include "compiler/emit/GemmWgmma.h"
@@ -121,9 +122,20 @@ private:
   Compiled out;
   Stopwatch watch;
   CodeTarget code;
+  emit::EarlyLaunch early; ///< of the kernel that is emitted
   llvm::DenseMap<mlir::Value, uint32_t> buffers;
   uint32_t firstDerived = 0; ///< of the buffers that hold what is made at binding
 };
+
+static int64_t number(DictionaryAttr schedule, StringRef name) {
+  auto a = schedule ? schedule.getAs<IntegerAttr>(name) : IntegerAttr();
+  return a ? a.getInt() : 0;
+}
+
+static bool flag(DictionaryAttr schedule, StringRef name) {
+  auto a = schedule ? schedule.getAs<BoolAttr>(name) : BoolAttr();
+  return a && a.getValue();
+}
 
 /// Gives every stored tensor a buffer: what is returned in the caller's memory, what only later kernels read in the arena, what is
 /// made at binding in memory of its own.
@@ -197,16 +209,6 @@ static uint32_t declare(const Graph &graph, const Graph &atBind, Package &p) {
     p.derivedBytes += (bytes + 255) / 256 * 256;
   }
   return first;
-}
-
-static int64_t number(DictionaryAttr schedule, StringRef name) {
-  auto a = schedule ? schedule.getAs<IntegerAttr>(name) : IntegerAttr();
-  return a ? a.getInt() : 0;
-}
-
-static bool flag(DictionaryAttr schedule, StringRef name) {
-  auto a = schedule ? schedule.getAs<BoolAttr>(name) : BoolAttr();
-  return a && a.getValue();
 }
 
 /// The launch of a pointwise kernel; where it uses aligned accesses, with a plain kernel for pointers that are not aligned.
@@ -322,6 +324,7 @@ Result<int64_t> Driver::emitGemm(ModuleOp kernels, DictionaryAttr schedule, Grap
   s.products = number(schedule, "products");
   kernel.lanes = number(schedule, "lanes");
   kernel.body = std::move(body);
+  kernel.early = early;
   if (s.kernel == "wgmma" || s.kernel == "stream") {
     kernel.lanes = wgmmaLanes(s.shape.n);
     if (s.kernel == "stream")
@@ -347,6 +350,24 @@ Result<int64_t> Driver::emitGemm(ModuleOp kernels, DictionaryAttr schedule, Grap
   launch.unalignedBlock.x = static_cast<uint32_t>(s.threads);
   launch.unalignedSharedBytes = static_cast<uint32_t>(unaligned.sharedBytes);
   return unaligned.blocks;
+}
+
+/// How a kernel stands to the ones before and behind it in what a part launches.
+static emit::EarlyLaunch earlyLaunchOf(const Part &part, ridge::GroupOp g, const Graph &body) {
+  emit::EarlyLaunch out;
+  out.waits = flag(g.getScheduleAttr(), "early");
+  for (auto at = std::find(part.groups.begin(), part.groups.end(), g) + 1; at != part.groups.end(); ++at) {
+    ridge::GroupOp behind = *at;
+    if (number(behind.getScheduleAttr(), "elements") == 0) // not launched
+      continue;
+    out.triggers = flag(behind.getScheduleAttr(), "early");
+    break;
+  }
+  for (auto [v, input] : llvm::zip(g.getOperands(), body.inputs)) {
+    out.written.push_back(v.getDefiningOp<ridge::GroupOp>() != nullptr);
+    out.bytes.push_back(body.type(input).bytes());
+  }
+  return out;
 }
 
 Status Driver::emitKernels(ModuleOp kernels, const Part &part) {
@@ -376,11 +397,18 @@ Status Driver::emitKernels(ModuleOp kernels, const Part &part) {
       }
       launch.label += (launch.label.empty() ? "" : " ") + body.values[n.outputs[0]].name;
     }
+    early = earlyLaunchOf(part, g, body);
+    launch.early = early.waits;
     auto emit = g.getKind() == "row"         ? &Driver::emitRow
                 : g.getKind() == "gemm"      ? &Driver::emitGemm
                 : g.getKind() == "transpose" ? &Driver::emitTranspose
                                              : &Driver::emitPointwise;
     RL_ASSIGN(int64_t unalignedBlocks, (this->*emit)(kernels, g.getScheduleAttr(), std::move(body), launch));
+    if (early.waits || early.triggers) {
+      RL_TRY(emit::applyEarlyLaunch(kernels, launch.kernel, early, launch.blocks));
+      if (!launch.unalignedKernel.empty())
+        RL_TRY(emit::applyEarlyLaunch(kernels, launch.unalignedKernel, early, unalignedBlocks));
+    }
     if (target.cuda) {
       if (int64_t most = std::max(launch.blocks, unalignedBlocks); most > INT32_MAX)
         return unsupported({}, "kernel " + launch.kernel + " needs " + std::to_string(most) +
@@ -393,6 +421,11 @@ Status Driver::emitKernels(ModuleOp kernels, const Part &part) {
           launch.unalignedBlock = launch.block;
       }
     }
+    // One block more would need more shared memory than an SM has.
+    if (const int64_t most = number(g.getScheduleAttr(), "most_per_sm"))
+      launch.sharedBytes =
+          std::max(launch.sharedBytes,
+                   static_cast<uint32_t>(target.machine.sharedPerSm / static_cast<double>(most + 1)) / 16 * 16);
     launches.push_back(std::move(launch));
   }
   // What is returned as it came in, or returned twice, is copied.
@@ -435,7 +468,7 @@ Status Driver::plan(Part &part) {
   part.module = ridge::importGraph(context, part.graph);
   keep("graph", {}, options.keepStages ? textOf(*part.module) : std::string());
   watch.lap("import");
-  RL_TRY(runPipeline(*part.module, target.machine, &options.tiles));
+  RL_TRY(runPipeline(*part.module, target.machine, &options.tiles, /*atRun=*/target.cuda && !part.atBind));
   keep("fused", {}, options.keepStages ? textOf(*part.module) : std::string());
   watch.lap("passes");
   part.f = *part.module->getOps<func::FuncOp>().begin();

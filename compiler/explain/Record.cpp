@@ -40,7 +40,8 @@ namespace {
 /// What all kernels of a function add up to.
 struct Sums {
   int64_t bytes = 0;
-  double seconds = 0;
+  double seconds = 0;              ///< of kernels launched alone
+  double saved = 0;                ///< as one is behind another
   llvm::DenseSet<int64_t> counted; ///< a node that two kernels compute is one node
   size_t unnumbered = 0;
 };
@@ -100,8 +101,10 @@ Json kernelOf(ridge::GroupOp g, const std::string &name, const std::vector<Packa
     k["resident"] = s.getAs<BoolAttr>("resident").getValue();
   }
   for (const PackageLaunch &l : launches)
-    if (l.kernel == name)
+    if (l.kernel == name) {
       k["blocks"] = l.blocks;
+      k["early"] = l.early;
+    }
   if (auto candidates = s ? s.getAs<DictionaryAttr>("candidates") : DictionaryAttr()) {
     Json tiles = Json::array();
     for (auto [tile, seconds] : llvm::zip(candidates.getAs<ArrayAttr>("tiles"), candidates.getAs<ArrayAttr>("seconds")))
@@ -121,20 +124,24 @@ Json kernelOf(ridge::GroupOp g, const std::string &name, const std::vector<Packa
   return k;
 }
 
-/// How long kernels take one behind the other: each is estimated as if it were launched alone, but from the second on they start
-/// soon after the one before.
-double inARow(const Sums &sums, size_t kernels, const cost::TargetDesc &machine) {
-  const double saved = std::max(0.0, machine.launchFirst - machine.launchNext);
-  return kernels > 1 ? sums.seconds - static_cast<double>(kernels - 1) * saved : sums.seconds;
+/// Each kernel is estimated as if it were launched alone. From the second on they start soon after the one before, or while it
+/// still runs.
+double savedBehind(ridge::GroupOp g, const cost::TargetDesc &machine) {
+  auto early = g.getScheduleAttr().getAs<BoolAttr>("early");
+  return std::max(0.0,
+                  machine.launchFirst - (early && early.getValue() ? machine.launchNextEarly : machine.launchNext));
 }
 
-Json kernelsOf(func::FuncOp f, bool atBind, const Package &package, Sums &sums) {
+Json kernelsOf(func::FuncOp f, bool atBind, const Package &package, const cost::TargetDesc &machine, Sums &sums) {
   Json kernels = Json::array();
   size_t index = 0;
   for (ridge::GroupOp g : f.getOps<ridge::GroupOp>()) {
     std::string name = kernelName(package.name, atBind, index++);
-    if (integer(g.getScheduleAttr(), "elements") != 0)
-      kernels.push_back(kernelOf(g, name, atBind ? package.bindLaunches : package.launches, sums));
+    if (integer(g.getScheduleAttr(), "elements") == 0)
+      continue;
+    if (!kernels.empty())
+      sums.saved += savedBehind(g, machine);
+    kernels.push_back(kernelOf(g, name, atBind ? package.bindLaunches : package.launches, sums));
   }
   return kernels;
 }
@@ -183,7 +190,7 @@ Result<std::string> writeRecord(func::FuncOp f, func::FuncOp atBind, const Preci
   // The intensity at which arithmetic in f32, which pointwise kernels compute in, takes as long as memory.
   record["ridge_point_flops_per_byte"] = machine.ridgePoint(DType::F32);
   Sums sums;
-  Json kernels = kernelsOf(f, false, package, sums);
+  Json kernels = kernelsOf(f, false, package, machine, sums);
   int64_t bytes = sums.bytes;
   size_t copies = 0;
   for (const PackageLaunch &l : package.launches)
@@ -197,16 +204,16 @@ Result<std::string> writeRecord(func::FuncOp f, func::FuncOp atBind, const Preci
   record["copies"] = copies;
   record["bytes"] = bytes;
   record["bytes_unfused"] = unfused ? unfused.getInt() : 0;
-  record["predicted_us"] = inARow(sums, kernels.size(), machine) * 1e6;
+  record["predicted_us"] = (sums.seconds - sums.saved) * 1e6;
   record["arena_bytes"] = package.arenaBytes;
   record["kernels"] = std::move(kernels);
   if (!precision.mode.empty())
     record["precision"] = precisionOf(precision);
   if (atBind) {
     Sums once;
-    record["bind_kernels"] = kernelsOf(atBind, true, package, once);
+    record["bind_kernels"] = kernelsOf(atBind, true, package, machine, once);
     record["bind_bytes"] = once.bytes;
-    record["bind_us"] = inARow(once, record["bind_kernels"].size(), machine) * 1e6;
+    record["bind_us"] = (once.seconds - once.saved) * 1e6;
     record["derived_bytes"] = package.derivedBytes;
   }
   return record.dump(1, ' ', false, Json::error_handler_t::replace);
