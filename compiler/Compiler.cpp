@@ -7,6 +7,7 @@
 #include "compiler/emit/Gemm.h"
 #include "compiler/emit/GemmStream.h"
 #include "compiler/emit/GemmWgmma.h"
+#include "compiler/emit/Merge.h"
 #include "compiler/emit/Pointwise.h"
 #include "compiler/emit/Row.h"
 #include "compiler/emit/Transpose.h"
@@ -169,18 +170,21 @@ void Driver::layOutIntermediates(Part &part) {
   Package &p = out.package;
   std::vector<Lifetime> lifetimes;
   std::vector<mlir::Value> intermediates;
+  // By launches: kernels that share one run at the same time.
   llvm::DenseMap<Operation *, int> place;
-  for (auto [at, g] : llvm::enumerate(part.groups))
-    place[g] = static_cast<int>(at);
-  for (auto [at, g] : llvm::enumerate(part.groups))
+  int launch = 0;
+  for (ridge::GroupOp g : part.groups)
+    place[g] = launch += !flag(g.getScheduleAttr(), "joins");
+  for (ridge::GroupOp g : part.groups)
     for (mlir::Value result : g.getResults()) {
       if (buffers.contains(result))
         continue;
-      int last = static_cast<int>(at);
+      const int first = place.lookup(g);
+      int last = first;
       for (Operation *user : result.getUsers())
         if (auto it = place.find(user); it != place.end())
           last = std::max(last, it->second);
-      lifetimes.push_back({ridge::toTensorType(result.getType())->bytes(), static_cast<int>(at), last});
+      lifetimes.push_back({ridge::toTensorType(result.getType())->bytes(), first, last});
       intermediates.push_back(result);
     }
   std::vector<int64_t> offsets;
@@ -358,8 +362,8 @@ static emit::EarlyLaunch earlyLaunchOf(const Part &part, ridge::GroupOp g, const
   out.waits = flag(g.getScheduleAttr(), "early");
   for (auto at = std::find(part.groups.begin(), part.groups.end(), g) + 1; at != part.groups.end(); ++at) {
     ridge::GroupOp behind = *at;
-    if (number(behind.getScheduleAttr(), "elements") == 0) // not launched
-      continue;
+    if (number(behind.getScheduleAttr(), "elements") == 0 || flag(behind.getScheduleAttr(), "joins"))
+      continue; // not launched, or with this one
     out.triggers = flag(behind.getScheduleAttr(), "early");
     break;
   }
@@ -374,6 +378,29 @@ Status Driver::emitKernels(ModuleOp kernels, const Part &part) {
   Package &p = out.package;
   std::vector<PackageLaunch> &launches = part.atBind ? p.bindLaunches : p.launches;
   size_t count = 0;
+  std::vector<std::pair<double, PackageLaunch>> together; // that become one launch, with how long each takes
+  int64_t mostPerSm = 0;                                  // blocks of that launch; 0: any
+  auto launchTogether = [&] {
+    if (together.empty())
+      return;
+    if (together.size() == 1) {
+      launches.push_back(std::move(together[0].second));
+    } else {
+      const std::string name = together[0].second.kernel;
+      // Those that take longest begin first.
+      llvm::stable_sort(together, [](const auto &a, const auto &b) { return a.first > b.first; });
+      std::vector<PackageLaunch> all;
+      for (auto &[seconds, launch] : together)
+        all.push_back(std::move(launch));
+      launches.push_back(emit::mergeLaunches(kernels, name, all));
+    }
+    // One block more would need more shared memory than an SM has.
+    if (mostPerSm)
+      launches.back().sharedBytes =
+          std::max(launches.back().sharedBytes,
+                   static_cast<uint32_t>(target.machine.sharedPerSm / static_cast<double>(mostPerSm + 1)) / 16 * 16);
+    together.clear();
+  };
   for (ridge::GroupOp g : part.groups) {
     Graph body = ridge::exportBlock(g.getBody().front(), graph.strict).graph;
     PackageLaunch launch;
@@ -421,13 +448,12 @@ Status Driver::emitKernels(ModuleOp kernels, const Part &part) {
           launch.unalignedBlock = launch.block;
       }
     }
-    // One block more would need more shared memory than an SM has.
-    if (const int64_t most = number(g.getScheduleAttr(), "most_per_sm"))
-      launch.sharedBytes =
-          std::max(launch.sharedBytes,
-                   static_cast<uint32_t>(target.machine.sharedPerSm / static_cast<double>(most + 1)) / 16 * 16);
-    launches.push_back(std::move(launch));
+    if (!flag(g.getScheduleAttr(), "joins"))
+      launchTogether();
+    mostPerSm = number(g.getScheduleAttr(), "most_per_sm");
+    together.emplace_back(g.getScheduleAttr().getAs<FloatAttr>("seconds").getValueAsDouble(), std::move(launch));
   }
+  launchTogether();
   // What is returned as it came in, or returned twice, is copied.
   func::FuncOp f = part.f;
   Operation *ret = f.getBody().front().getTerminator();

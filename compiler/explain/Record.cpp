@@ -41,15 +41,19 @@ namespace {
 struct Sums {
   int64_t bytes = 0;
   double seconds = 0;              ///< of kernels launched alone
-  double saved = 0;                ///< as one is behind another
+  double saved = 0;                ///< as one is behind, beside or amid another
   llvm::DenseSet<int64_t> counted; ///< a node that two kernels compute is one node
   size_t unnumbered = 0;
 };
 
-Json kernelOf(ridge::GroupOp g, const std::string &name, const std::vector<PackageLaunch> &launches, Sums &sums) {
+/// `launch`: the kernel by whose name it is launched.
+Json kernelOf(ridge::GroupOp g, const std::string &name, const std::string &launch,
+              const std::vector<PackageLaunch> &launches, Sums &sums) {
   DictionaryAttr s = g.getScheduleAttr();
   Json k;
   k["name"] = name;
+  if (launch != name)
+    k["launch"] = launch;
   k["kind"] = g.getKind().str();
   k["nodes"] = Json::array();
   for (Operation &op : g.getBody().front().without_terminator()) {
@@ -101,7 +105,7 @@ Json kernelOf(ridge::GroupOp g, const std::string &name, const std::vector<Packa
     k["resident"] = s.getAs<BoolAttr>("resident").getValue();
   }
   for (const PackageLaunch &l : launches)
-    if (l.kernel == name) {
+    if (l.kernel == launch) {
       k["blocks"] = l.blocks;
       k["early"] = l.early;
     }
@@ -124,24 +128,32 @@ Json kernelOf(ridge::GroupOp g, const std::string &name, const std::vector<Packa
   return k;
 }
 
-/// Each kernel is estimated as if it were launched alone. From the second on they start soon after the one before, or while it
-/// still runs.
+/// Each kernel is estimated as if it were launched alone. From the second on they start soon after the one before, while it still
+/// runs, or with it.
 double savedBehind(ridge::GroupOp g, const cost::TargetDesc &machine) {
-  auto early = g.getScheduleAttr().getAs<BoolAttr>("early");
-  return std::max(0.0,
-                  machine.launchFirst - (early && early.getValue() ? machine.launchNextEarly : machine.launchNext));
+  auto is = [&](StringRef name) {
+    auto a = g.getScheduleAttr().getAs<BoolAttr>(name);
+    return a && a.getValue();
+  };
+  if (is("joins"))
+    return machine.launchFirst + machine.l2Latency;
+  return std::max(0.0, machine.launchFirst - (is("early") ? machine.launchNextEarly : machine.launchNext));
 }
 
 Json kernelsOf(func::FuncOp f, bool atBind, const Package &package, const cost::TargetDesc &machine, Sums &sums) {
   Json kernels = Json::array();
   size_t index = 0;
+  std::string launch;
   for (ridge::GroupOp g : f.getOps<ridge::GroupOp>()) {
     std::string name = kernelName(package.name, atBind, index++);
     if (integer(g.getScheduleAttr(), "elements") == 0)
       continue;
+    auto joins = g.getScheduleAttr().getAs<BoolAttr>("joins");
+    if (!joins || !joins.getValue())
+      launch = name;
     if (!kernels.empty())
       sums.saved += savedBehind(g, machine);
-    kernels.push_back(kernelOf(g, name, atBind ? package.bindLaunches : package.launches, sums));
+    kernels.push_back(kernelOf(g, name, launch, atBind ? package.bindLaunches : package.launches, sums));
   }
   return kernels;
 }
@@ -290,7 +302,9 @@ static std::string kernelText(const Json &k, double ridgePoint) {
   out += "  bound   " + k.at("bound").get<std::string>() + ": memory " + fixed(k.at("memory_us").get<double>(), 2) +
          " us, compute " + fixed(k.at("compute_us").get<double>(), 2) + " us; predicted " +
          fixed(k.at("predicted_us").get<double>(), 2) + " us\n";
-  out += "  launch  " + std::to_string(k.value("blocks", int64_t(0))) + " blocks of " +
+  out += "  launch  " +
+         (k.contains("launch") ? "with kernel " + k.at("launch").get<std::string>() + ": " : std::string()) +
+         std::to_string(k.value("blocks", int64_t(0))) + " blocks of " +
          std::to_string(k.at("threads").get<int64_t>()) + " threads, " + std::to_string(k.at("lanes").get<int64_t>()) +
          (k.contains("width") ? " elements a vector, " + std::to_string(k.at("vectors_per_thread").get<int64_t>()) +
                                     " vectors a thread at once\n"

@@ -30,16 +30,23 @@ struct EarlyLaunchPass : PassWrapper<EarlyLaunchPass, OperationPass<func::FuncOp
       getOperation().emitError(machine.error().message);
       return signalPassFailure();
     }
-    bool first = true;
-    double longest = 0; // of the launches before
+    SmallVector<SmallVector<ridge::GroupOp>> launches;
     for (auto g : getOperation().getOps<ridge::GroupOp>()) {
       DictionaryAttr schedule = g.getScheduleAttr();
       if (number(schedule, "elements") == 0) // not launched
         continue;
-      const double seconds = schedule.getAs<FloatAttr>("seconds").getValueAsDouble();
-      if (!first)
-        decide(g, rl::cost::earlyLaunch(seconds, productBlocks(g), longest, *machine));
-      first = false;
+      auto joins = schedule.getAs<BoolAttr>("joins");
+      if (launches.empty() || !joins || !joins.getValue())
+        launches.emplace_back();
+      launches.back().push_back(g);
+    }
+    double longest = 0; // of the launches before
+    for (auto [at, launch] : llvm::enumerate(launches)) {
+      double seconds = machine->launchFirst; // of all its kernels
+      for (ridge::GroupOp g : launch)
+        seconds += g.getScheduleAttr().getAs<FloatAttr>("seconds").getValueAsDouble() - machine->launchFirst;
+      if (at > 0)
+        decide(launch, rl::cost::earlyLaunch(seconds, productBlocks(launch), longest, *machine));
       longest = std::max(longest, seconds);
     }
   }
@@ -50,33 +57,39 @@ struct EarlyLaunchPass : PassWrapper<EarlyLaunchPass, OperationPass<func::FuncOp
   }
 
   /// How many blocks multiply.
-  static double productBlocks(ridge::GroupOp g) {
-    DictionaryAttr s = g.getScheduleAttr();
-    auto tiles = [&](StringRef extent, StringRef tile) {
-      return std::ceil(static_cast<double>(number(s, extent)) /
-                       static_cast<double>(std::max<int64_t>(1, number(s, tile))));
-    };
-    if (g.getKind() != "gemm")
-      return 0;
-    return static_cast<double>(number(s, "batch")) * tiles("m", "tile_m") * tiles("n", "tile_n");
+  static double productBlocks(ArrayRef<ridge::GroupOp> launch) {
+    double blocks = 0;
+    for (ridge::GroupOp g : launch) {
+      DictionaryAttr s = g.getScheduleAttr();
+      auto tiles = [&](StringRef extent, StringRef tile) {
+        return std::ceil(static_cast<double>(number(s, extent)) /
+                         static_cast<double>(std::max<int64_t>(1, number(s, tile))));
+      };
+      if (g.getKind() == "gemm")
+        blocks += static_cast<double>(number(s, "batch")) * tiles("m", "tile_m") * tiles("n", "tile_n");
+    }
+    return blocks;
   }
 
-  void decide(ridge::GroupOp g, const rl::cost::EarlyLaunch &early) {
+  void decide(ArrayRef<ridge::GroupOp> launch, const rl::cost::EarlyLaunch &early) {
     if (early.why.empty())
       return;
     Builder b(&getContext());
-    NamedAttrList schedule(g.getScheduleAttr());
-    if (early.is)
-      schedule.set("early", b.getBoolAttr(true));
-    if (early.blocksPerSm)
-      schedule.set("most_per_sm", b.getI64IntegerAttr(early.blocksPerSm));
-    g.setScheduleAttr(schedule.getDictionary(&getContext()));
+    for (ridge::GroupOp g : launch) {
+      NamedAttrList schedule(g.getScheduleAttr());
+      if (early.is)
+        schedule.set("early", b.getBoolAttr(true));
+      if (early.blocksPerSm)
+        schedule.set("most_per_sm", b.getI64IntegerAttr(early.blocksPerSm));
+      g.setScheduleAttr(schedule.getDictionary(&getContext()));
+    }
+    ridge::GroupOp leader = launch.front();
     SmallVector<Attribute> why;
-    if (ArrayAttr before = g.getWhyAttr())
+    if (ArrayAttr before = leader.getWhyAttr())
       llvm::append_range(why, before);
     for (const std::string &reason : early.why)
       why.push_back(b.getStringAttr(reason));
-    g.setWhyAttr(b.getArrayAttr(why));
+    leader.setWhyAttr(b.getArrayAttr(why));
   }
 
   const rl::cost::TargetDesc *target = nullptr;

@@ -254,6 +254,7 @@ std::unique_ptr<Pass> rl::createGroupPass(const cost::TargetDesc &target, Error 
 
 void rl::registerRidgePasses() {
   PassRegistration<GroupPass>();
+  registerShareLaunchPass();
   registerEarlyLaunchPass();
   registerPass([] { return rl::createEmptyTensorsPass(); });
   registerPass([] { return rl::createProductsPass(false); });

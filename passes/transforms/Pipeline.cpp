@@ -31,8 +31,10 @@ rl::Status rl::runPipeline(ModuleOp module, const cost::TargetDesc &target, cons
   f.addPass(mlir::createCSEPass());
   f.addPass(createSplitCatsPass(maxKernelArguments(target) / 2));
   f.addPass(createGroupPass(target, &planned, choices));
-  if (atRun)
+  if (atRun) {
+    f.addPass(createShareLaunchPass(target));
     f.addPass(createEarlyLaunchPass(target));
+  }
   if (failed(pm.run(module))) {
     if (planned.code != Code::Ok)
       return planned;

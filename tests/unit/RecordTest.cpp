@@ -63,6 +63,20 @@ TEST(Record, KernelsInARow) {
   EXPECT_NEAR(r["predicted_us"].get<double>(), sum, 1e-6);
 }
 
+// Two products of one operand, both short: one launch, of which either kernel says its name.
+TEST(Record, KernelsThatShareALaunch) {
+  GraphBuilder g("two");
+  auto x = g.input("x", DType::BF16, {1, 1024});
+  auto w = g.parameter("w", DType::BF16, {512, 1024}), v = g.parameter("v", DType::BF16, {512, 1024});
+  g.output(g.linear(x, w), "y");
+  g.output(g.linear(x, v), "z");
+  Json r = Json::parse(recordOf(g));
+  ASSERT_EQ(r["kernels"].size(), 2u);
+  EXPECT_FALSE(r["kernels"][0].contains("launch"));
+  EXPECT_EQ(r["kernels"][1]["launch"], "two_0");
+  EXPECT_EQ(r["kernels"][0]["blocks"], r["kernels"][1]["blocks"]);
+}
+
 TEST(Record, SaysWhatIsFusedAndWhatItMoves) {
   Json r = Json::parse(recordOf(swiglu()));
   EXPECT_EQ(r["name"], "swiglu");
