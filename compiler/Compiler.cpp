@@ -270,17 +270,21 @@ Result<int64_t> Driver::emitRow(ModuleOp kernels, DictionaryAttr schedule, Graph
   kernel.schedule.parts = number(schedule, "parts");
   kernel.schedule.inTurn = flag(schedule, "in_turn");
   kernel.schedule.stages = number(schedule, "stages");
+  kernel.schedule.cluster = number(schedule, "cluster");
+  kernel.schedule.staged = flag(schedule, "staged");
   kernel.schedule.streamBytes = number(schedule, "stream_bytes");
   kernel.body = std::move(body);
+  launch.cluster.x = static_cast<uint32_t>(kernel.schedule.cluster);
   RL_ASSIGN(emit::RowLaunch made, emit::emitRow(kernels, kernel, code, /*alignedTo16=*/target.cuda));
   launch.blocks = made.blocks;
   launch.sharedBytes = static_cast<uint32_t>(made.sharedBytes);
   launch.block.x = static_cast<uint32_t>(kernel.schedule.threads * kernel.schedule.rowsPerBlock);
-  if (!target.cuda || kernel.schedule.lanes == 1)
+  if (!target.cuda || (kernel.schedule.lanes == 1 && !kernel.schedule.staged))
     return 0;
   // The same order of additions, so that alignment does not show in the results.
   kernel.name += "_unaligned";
   launch.unalignedKernel = kernel.name;
+  launch.unalignedCluster = launch.cluster;
   RL_ASSIGN(emit::RowLaunch unaligned, emit::emitRow(kernels, kernel, code, false));
   launch.unalignedSharedBytes = static_cast<uint32_t>(unaligned.sharedBytes);
   return unaligned.blocks;

@@ -147,6 +147,29 @@ Value combineInWarp(OpBuilder &b, Location loc, const Combiner &c, Value v, int6
   return v;
 }
 
+void syncRow(OpBuilder &b, Location loc, const RowThreads &row) {
+  if (row.blocks == 1) {
+    NVVM::Barrier0Op::create(b, loc);
+    return;
+  }
+  NVVM::ClusterArriveOp::create(b, loc, b.getUnitAttr());
+  NVVM::ClusterWaitOp::create(b, loc, b.getUnitAttr());
+}
+
+void storeInBlock(OpBuilder &b, Location loc, Value v, Value to, Value rank) {
+  const bool wide = v.getType().getIntOrFloatBitWidth() == 64;
+  if (isa<FloatType>(v.getType()))
+    v = arith::BitcastOp::create(b, loc, b.getI32Type(), v);
+  // Told to touch memory, and given the place as a number: the optimiser must not think it knows who writes there.
+  std::string text = "{\n.reg .b32 there;\nmapa.shared::cluster.u32 there, $0, $1;\nst.shared::cluster.b" +
+                     std::string(wide ? "64" : "32") + " [there], $2;\n}";
+  Value address = LLVM::PtrToIntOp::create(b, loc, b.getI32Type(), to);
+  LLVM::InlineAsmOp::create(
+      b, loc, LLVM::LLVMVoidType::get(b.getContext()), ValueRange{address, rank, v}, b.getStringAttr(text),
+      b.getStringAttr(wide ? "r,r,l,~{memory}" : "r,r,r,~{memory}"), b.getUnitAttr(), UnitAttr(),
+      LLVM::TailCallKindAttr::get(b.getContext(), LLVM::TailCallKind::None), LLVM::AsmDialectAttr(), ArrayAttr());
+}
+
 static unsigned sizeOf(Type t) { return t.getIntOrFloatBitWidth() / 8; }
 
 /// Partial results of neighbours first.
@@ -287,10 +310,14 @@ void combineThreads(OpBuilder &b, Location loc, const RowThreads &row, ArrayRef<
     return;
   }
   // A warp's results lie next to each other, so that several are read at once.
-  const int64_t warps = row.threads / 32;
+  const int64_t warps = row.threads / 32 * row.blocks;
   Value warp = arith::DivUIOp::create(b, loc, row.thread, constant32(b, loc, 32));
   Value lane = arith::RemUIOp::create(b, loc, row.thread, constant32(b, loc, 32));
-  auto start = [&](size_t r) { return firstSlot + static_cast<int64_t>(r) * row.warps(); };
+  Value ownPlace = warp;
+  if (row.blocks > 1)
+    ownPlace = arith::AddIOp::create(b, loc, warp,
+                                     arith::MulIOp::create(b, loc, row.block, constant32(b, loc, row.threads / 32)));
+  auto start = [&](size_t r) { return firstSlot + static_cast<int64_t>(r) * row.slots(); };
   auto place = [&](size_t r, Value at) -> Value {
     Value begin =
         LLVM::GEPOp::create(b, loc, pointer, slot, shared, ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(start(r))});
@@ -298,26 +325,31 @@ void combineThreads(OpBuilder &b, Location loc, const RowThreads &row, ArrayRef<
   };
   for (size_t r = 0; r < combiners.size();) {
     size_t together = 1;
-    while (together < 4 && r + 2 * together <= combiners.size() && areAlike(combiners.slice(r, 2 * together)))
+    while (together < 4 && r + 2 * together <= combiners.size() && areAlike(combiners.slice(r, 2 * together)) &&
+           static_cast<int64_t>(together) * 2 * row.blocks <= 32)
       together *= 2;
     auto [v, which] = combineTogether(b, loc, combiners[r], partial.slice(r, together), lane);
-    // The first of the lanes that have the same result.
-    Value first = arith::CmpIOp::create(
-        b, loc, arith::CmpIPredicate::eq,
-        arith::AndIOp::create(b, loc, lane, constant32(b, loc, 32 / static_cast<int64_t>(together) - 1)),
-        constant32(b, loc, 0));
+    // The first of the lanes that have the same result, one for each block.
+    Value target = arith::AndIOp::create(b, loc, lane, constant32(b, loc, 32 / static_cast<int64_t>(together) - 1));
+    Value first =
+        row.blocks == 1
+            ? arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, target, constant32(b, loc, 0))
+            : arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, target, constant32(b, loc, row.blocks));
     auto branch = scf::IfOp::create(b, loc, first);
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPoint(branch.thenBlock()->getTerminator());
-    Value to = place(r, warp);
+    Value to = place(r, ownPlace);
     if (which)
       to = LLVM::GEPOp::create(
           b, loc, pointer, slot, to,
-          ValueRange{arith::MulIOp::create(b, loc, which, constant32(b, loc, row.warps())).getResult()});
-    LLVM::StoreOp::create(b, loc, v, to, sizeOf(v.getType()));
+          ValueRange{arith::MulIOp::create(b, loc, which, constant32(b, loc, row.slots())).getResult()});
+    if (row.blocks > 1)
+      storeInBlock(b, loc, v, to, target);
+    else
+      LLVM::StoreOp::create(b, loc, v, to, sizeOf(v.getType()));
     r += together;
   }
-  NVVM::Barrier0Op::create(b, loc);
+  syncRow(b, loc, row);
   Value base = constant32(b, loc, 0);
   if (row.rowsPerBlock > 1)
     base = arith::MulIOp::create(b, loc, arith::DivUIOp::create(b, loc, warp, constant32(b, loc, warps)),
@@ -327,6 +359,17 @@ void combineThreads(OpBuilder &b, Location loc, const RowThreads &row, ArrayRef<
     Type type = c.type(b);
     if (warps <= 8) {
       partial[r] = combineInOrder(b, loc, c, loadAll(b, loc, type, place(r, base), warps));
+      continue;
+    }
+    if (warps > 32) {
+      // Of several blocks: every 32nd to a lane, in order.
+      Value v;
+      for (int64_t w = 0; w < warps; w += 32) {
+        Value at = arith::AddIOp::create(b, loc, lane, constant32(b, loc, w));
+        Value one = LLVM::LoadOp::create(b, loc, type, place(r, at), sizeOf(type));
+        v = v ? c.combine(b, loc, v, one) : one;
+      }
+      partial[r] = combineInWarp(b, loc, c, v, 32);
       continue;
     }
     // Exchanges among as few lanes as hold the warps' results; the lanes beyond do the same again.

@@ -37,11 +37,24 @@ struct RowThreads {
   bool across = false;      ///< neighbouring threads have neighbouring rows, not neighbouring places of one row
   int64_t lanes = 1;        ///< of a partial result, where `across`: rows of which a thread has one each
   Value thread;             ///< in the block, of type i32
+  /// Blocks that share the row, a power of two, `threads` of each: a cluster. Then rowsPerBlock is 1, `threads` a power
+  /// of two from 64 on.
+  int64_t blocks = 1;
+  Value block; ///< in the cluster, of type i32
   int64_t blockThreads() const { return threads * rowsPerBlock; }
   int64_t warps() const { return blockThreads() / 32; }
   /// Places of shared memory that one reduction takes, an i64 each.
-  int64_t slots() const { return threads == 1 ? 0 : across ? blockThreads() * lanes : threads > 32 ? warps() : 0; }
+  int64_t slots() const {
+    return threads == 1 ? 0 : across ? blockThreads() * lanes : threads > 32 ? warps() * blocks : 0;
+  }
 };
+
+/// Waits for all threads of the row's block, or of its blocks: what they wrote to shared memory is there.
+void syncRow(mlir::OpBuilder &, mlir::Location, const RowThreads &);
+
+/// A value of 32 or 64 bits to its place in the shared memory of the cluster's block `rank` (i32); `to` is that place in
+/// the own block's.
+void storeInBlock(mlir::OpBuilder &, mlir::Location, Value, Value to, Value rank);
 
 /// The value, of 32 or 64 bits, of the thread whose number in its warp differs in the bits of `offset`.
 Value exchange(mlir::OpBuilder &, mlir::Location, Value, int64_t offset);
@@ -51,7 +64,8 @@ Value combineInWarp(mlir::OpBuilder &, mlir::Location, const Combiner &, Value, 
 
 /// Combines partial results of a row's threads so that each of them has the result: exchanges within warps, then through
 /// shared memory behind one barrier for all of `partial`. `firstSlot`: the place of the first in `shared`, an array of i64, of
-/// which each takes slots(); no place is used twice in a kernel. All threads of the block take part.
+/// which each takes slots(); no place is used twice in a kernel. All threads of the block take part. Of several blocks
+/// each warp hands its result to every block, whose threads add all of them up in the same order.
 void combineThreads(mlir::OpBuilder &, mlir::Location, const RowThreads &, llvm::ArrayRef<Combiner>,
                     llvm::MutableArrayRef<Value> partial, Value shared, int64_t firstSlot);
 

@@ -154,6 +154,25 @@ void HopperAsm::commitStores() { run("cp.async.bulk.commit_group;", "", {}); }
 void HopperAsm::waitStoresRead(int pending) { run("cp.async.bulk.wait_group.read " + Twine(pending) + ";", "", {}); }
 void HopperAsm::fenceProxy() { run("fence.proxy.async.shared::cta;", "", {}); }
 
+void HopperAsm::expectBytes(Value barrier, Value bytes) {
+  run("mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], $1;", "r,r,~{memory}", {barrier, bytes});
+}
+
+void HopperAsm::loadRange(Value to, Value from, Value bytes, Value barrier) {
+  run("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [$0], [$1], $2, [$3];", "r,l,r,r,~{memory}",
+      {to, from, bytes, barrier});
+}
+
+void HopperAsm::storeRange(Value to, Value from, Value bytes) {
+  run("cp.async.bulk.global.shared::cta.bulk_group [$0], [$1], $2;", "l,r,r,~{memory}", {to, from, bytes});
+}
+
+void HopperAsm::waitRange(Value barrier) {
+  run("{\n.reg .pred ended;\nAGAIN:\nmbarrier.try_wait.parity.shared::cta.b64 ended, [$0], 0;\n@ended bra ENDED;\n"
+      "bra AGAIN;\nENDED:\n}",
+      "r,~{memory}", barrier);
+}
+
 void HopperAsm::copyAsync(Value to, Value from, Value bytes) {
   run("cp.async.ca.shared.global [$0], [$1], 16, $2;", "r,l,r", {to, from, bytes});
 }

@@ -88,6 +88,13 @@ public:
   void waitStoresRead(int pending); ///< until all but the last `pending` groups have read their source
   void fenceProxy();                ///< of this thread's writes to shared memory, before a copy or wgmma reads them
 
+  // Copies of ranges: addresses and `bytes` (i32) are multiples of 16. What the program reads and writes in shared
+  // memory stays before or behind them.
+  void expectBytes(mlir::Value barrier, mlir::Value bytes);
+  void loadRange(mlir::Value to, mlir::Value from, mlir::Value bytes, mlir::Value barrier);
+  void storeRange(mlir::Value to, mlir::Value from, mlir::Value bytes);
+  void waitRange(mlir::Value barrier); ///< for what a barrier's first phase announced
+
   /// 16 bytes from global memory (address space 1, aligned), of which `bytes` are read and the rest are zero.
   void copyAsync(mlir::Value to, mlir::Value from, mlir::Value bytes);
   void waitAsync(); ///< for this thread's copies of that kind

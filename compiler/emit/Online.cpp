@@ -65,17 +65,44 @@ void OnlineEmitter::combineThreads(const RowThreads &row, Value &top, Value &sum
     place = arith::AddIOp::create(b, loc, place, i32(start));
     return LLVM::GEPOp::create(b, loc, pointer, slot, shared, ValueRange{place});
   };
+  const int64_t second = firstSlot + row.slots();
   Value warp = arith::DivUIOp::create(b, loc, row.thread, i32(32));
   Value lane = arith::RemUIOp::create(b, loc, row.thread, i32(32));
-  auto branch = scf::IfOp::create(b, loc, arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, lane, i32(0)));
+  auto branch =
+      scf::IfOp::create(b, loc, arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, lane, i32(row.blocks)));
   {
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPoint(branch.thenBlock()->getTerminator());
-    LLVM::StoreOp::create(b, loc, top, at(warp, firstSlot), 8);
-    LLVM::StoreOp::create(b, loc, sum, at(warp, firstSlot + row.warps()), 8);
+    if (row.blocks > 1) {
+      Value own = arith::AddIOp::create(b, loc, warp, arith::MulIOp::create(b, loc, row.block, i32(row.threads / 32)));
+      storeInBlock(b, loc, top, at(own, firstSlot), lane);
+      storeInBlock(b, loc, sum, at(own, second), lane);
+    } else {
+      LLVM::StoreOp::create(b, loc, top, at(warp, firstSlot), 8);
+      LLVM::StoreOp::create(b, loc, sum, at(warp, second), 8);
+    }
   }
-  NVVM::Barrier0Op::create(b, loc);
-  int64_t warps = row.threads / 32;
+  syncRow(b, loc, row);
+  int64_t warps = row.threads / 32 * row.blocks;
+  auto readPair = [&](Value place) {
+    return std::pair<Value, Value>(LLVM::LoadOp::create(b, loc, f32, at(place, firstSlot), 8),
+                                   LLVM::LoadOp::create(b, loc, f32, at(place, second), 8));
+  };
+  if (warps > 32) {
+    // Of several blocks: every 32nd warp's to a lane, brought to the greatest of their maxima.
+    SmallVector<std::pair<Value, Value>> pairs;
+    for (int64_t w = 0; w < warps; w += 32)
+      pairs.push_back(readPair(arith::AddIOp::create(b, loc, lane, i32(w))));
+    top = pairs[0].first;
+    for (size_t i = 1; i < pairs.size(); ++i)
+      top = most.combine(b, loc, top, pairs[i].first);
+    for (size_t i = 0; i < pairs.size(); ++i) {
+      Value one = arith::MulFOp::create(b, loc, pairs[i].second, rescale(pairs[i].first, top));
+      sum = i ? total.combine(b, loc, sum, one) : one;
+    }
+    among(32, true);
+    return;
+  }
   auto lanes = static_cast<int64_t>(llvm::bit_ceil(static_cast<uint64_t>(warps)));
   Value own = arith::RemUIOp::create(b, loc, lane, i32(lanes));
   Value there = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, own, i32(warps));
@@ -84,8 +111,7 @@ void OnlineEmitter::combineThreads(const RowThreads &row, Value &top, Value &sum
     Value first = arith::MulIOp::create(b, loc, arith::DivUIOp::create(b, loc, warp, i32(warps)), i32(warps));
     place = arith::AddIOp::create(b, loc, place, first);
   }
-  Value tops = LLVM::LoadOp::create(b, loc, f32, at(place, firstSlot), 8);
-  Value sums = LLVM::LoadOp::create(b, loc, f32, at(place, firstSlot + row.warps()), 8);
+  auto [tops, sums] = readPair(place);
   top = arith::SelectOp::create(b, loc, there, tops, most.identity(b, loc, 1));
   sum = arith::SelectOp::create(b, loc, there, sums, total.identity(b, loc, 1));
   among(lanes, true);

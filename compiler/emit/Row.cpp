@@ -157,7 +157,14 @@ Result<RowLaunch> emitRow(ModuleOp module, const RowKernel &kernel, const CodeTa
   Value thread = gpu::ThreadIdOp::create(b, loc, gpu::Dimension::x),
         row = gpu::BlockIdOp::create(b, loc, gpu::Dimension::x);
   int64_t groups = s.across ? s.rows / s.lanes : s.rows; // of rows, a thread each
-  Value place = s.threads == 1 ? index(0) : thread, there, shared, inBlock;
+  Value place = s.threads == 1 ? index(0) : thread, there, shared, inBlock, inCluster;
+  if (s.cluster > 1) {
+    NVVM::ClusterArriveRelaxedOp::create(b, loc, b.getUnitAttr());
+    Value blocks = index(s.cluster), block = arith::RemUIOp::create(b, loc, row, blocks);
+    row = arith::DivUIOp::create(b, loc, row, blocks);
+    place = arith::AddIOp::create(b, loc, arith::MulIOp::create(b, loc, block, index(s.threads)), thread);
+    inCluster = arith::IndexCastUIOp::create(b, loc, b.getI32Type(), block);
+  }
   if (s.rowsPerBlock > 1) {
     Value inner = index(s.across ? s.rowsPerBlock : s.threads);
     Value quotient = arith::DivUIOp::create(b, loc, thread, inner),
@@ -175,12 +182,16 @@ Result<RowLaunch> emitRow(ModuleOp module, const RowKernel &kernel, const CodeTa
     inBlock = arith::IndexCastUIOp::create(b, loc, b.getI32Type(), thread);
   if (emitter.slots())
     shared = LLVM::AddressOfOp::create(b, loc, LLVM::LLVMPointerType::get(ctx, 3), kernel.name + "_shared");
-  emitter.setThread(row, place, inBlock, there, shared);
+  if (s.staged && alignedTo16) {
+    Value block = gpu::BlockIdOp::create(b, loc, gpu::Dimension::x);
+    emitter.setTile(arith::MulIOp::create(b, loc, block, index(s.rowsPerBlock)), thread);
+  }
+  emitter.setThread(row, place, inBlock, inCluster, there, shared);
   if (target.nvptx)
     emitter.setStreams(makeStreams(b, loc, s.streamBytes));
   RowLaunch launch;
   launch.sharedBytes = emitter.emit();
-  launch.blocks = s.parts ? s.parts : (groups + s.rowsPerBlock - 1) / s.rowsPerBlock;
+  launch.blocks = s.parts ? s.parts : (groups + s.rowsPerBlock - 1) / s.rowsPerBlock * s.cluster;
   func::ReturnOp::create(b, loc);
   return launch;
 }

@@ -7,6 +7,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -169,7 +170,8 @@ Value RowEmitter::acrossVector(const Combiner &c, Value v) {
   return isa<FloatType>(v.getType()) && !v.getType().isF32() ? arith::ExtFOp::create(b, loc, b.getF32Type(), v) : v;
 }
 
-void RowEmitter::storeRow(TraceEmitter &e, const Pass &pass, Value isThere) {
+/// `which`: of a resident row's vectors.
+void RowEmitter::storeRow(TraceEmitter &e, size_t which, const Pass &pass, Value isThere) {
   if (pass.stores.empty())
     return;
   if (there)
@@ -181,7 +183,10 @@ void RowEmitter::storeRow(TraceEmitter &e, const Pass &pass, Value isThere) {
   }
   e.enterBlock();
   for (size_t s : pass.stores)
-    if (int64_t n = graph.type(graph.outputs[trace.stores[s].output]).elements(); n == schedule.rows * schedule.width)
+    if (tile && tile->stages(trace.stores[s]))
+      tile->put(e, trace.stores[s], rowIndex, heldAt[which]);
+    else if (int64_t n = graph.type(graph.outputs[trace.stores[s].output]).elements();
+             n == schedule.rows * schedule.width)
       e.emitStore(trace.stores[s]);
     else
       e.emitSegmentStore(trace.stores[s], schedule.rows * vectorsOfRow() / n);
@@ -214,6 +219,13 @@ void RowEmitter::storeScalars() {
   scalars.leaveBlock();
 }
 
+/// Before anything is written to another block's shared memory that block must have begun.
+void RowEmitter::awaitCluster() {
+  if (schedule.cluster > 1 && !clusterStarted)
+    NVVM::ClusterWaitOp::create(b, loc, b.getUnitAttr());
+  clusterStarted = true;
+}
+
 void RowEmitter::finishReductions(const Pass &pass, SmallVector<Value> partial) {
   if (pass.reductions.empty())
     return;
@@ -222,6 +234,7 @@ void RowEmitter::finishReductions(const Pass &pass, SmallVector<Value> partial) 
     combiners.push_back(combinerOf(r));
     v = acrossVector(combiners.back(), v);
   }
+  awaitCluster();
   combineThreads(b, loc, rowThreads, combiners, partial, shared, nextSlot);
   nextSlot += static_cast<int64_t>(pass.reductions.size()) * rowThreads.slots();
   for (auto [r, c, v] : llvm::zip(pass.reductions, combiners, partial))
@@ -268,6 +281,7 @@ Value RowEmitter::sumOnline(TraceEmitter &e, const Pass &pass, size_t which, Val
 Value RowEmitter::finishOnline(const OnlineEmitter &online, const OnlineSum &pair, Value top, Value sum) {
   Value own = top;
   sum = combinerOf(pair.sum).acrossLanes(b, loc, sum);
+  awaitCluster();
   online.combineThreads(rowThreads, top, sum, shared, nextSlot);
   nextSlot += 2 * rowThreads.slots();
   scalars.lane(pair.top) = {DType::F32, top, top, {}};
@@ -326,7 +340,7 @@ void RowEmitter::residentPass(const Pass &pass, uint32_t level) {
       else
         top = c.inOrder(b, loc, top, contributionOf(e, pair.top, c, valid[u]));
     }
-    storeRow(e, pass, valid[u]);
+    storeRow(e, u, pass, valid[u]);
     for (size_t s : pass.columnSums) {
       Value &total = columnTotals[s * held.size() + u];
       Value v = e.bodies().splatTo(e.bodies().wide(e.lane(trace.columnSums[s].instance)), trace.lanes);
@@ -394,7 +408,7 @@ void RowEmitter::loopPass(const Pass &pass) {
     }
     for (size_t r = 0; r < combiners.size(); ++r)
       totals[r] = addTo(totals[r], *e, pass.reductions[r], combiners[r], Value());
-    storeRow(*e, pass, Value());
+    storeRow(*e, 0, pass, Value());
   };
   // Of each pair the maximum so far, and the sum lane by lane.
   auto finishPairs = [&](MutableArrayRef<std::unique_ptr<TraceEmitter>> all, MutableArrayRef<Value> pairs) {
@@ -537,9 +551,9 @@ int64_t RowEmitter::emit() {
 /// The u-th vector of this thread in a resident row, and whether it is there (null: always). One beyond the row's end loads the
 /// last in its place and counts for nothing.
 std::pair<Value, Value> RowEmitter::vectorOfThread(int64_t u) {
-  const int64_t vectors = vectorsOfRow();
-  Value at = plus(place, u * schedule.threads), isThere;
-  if ((u + 1) * schedule.threads > vectors) {
+  const int64_t vectors = vectorsOfRow(), threads = schedule.threads * schedule.cluster;
+  Value at = plus(place, u * threads), isThere;
+  if ((u + 1) * threads > vectors) {
     isThere = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, at, index(vectors));
     at = arith::SelectOp::create(b, loc, isThere, at, index(vectors - 1));
   }
@@ -554,7 +568,13 @@ void RowEmitter::emitRow() {
       auto [at, isThere] = vectorOfThread(u);
       held.push_back(vectorEmitter(rowIndex, at));
       valid.push_back(isThere);
+      heldAt.push_back(at);
     }
+  }
+  if (tile) {
+    tile->load();
+    for (auto [e, at] : llvm::zip(held, heldAt))
+      tile->take(*e, rowIndex, at);
   }
   if (schedule.resident) {
     emitIndices();
@@ -572,6 +592,10 @@ void RowEmitter::emitRow() {
       loopPass(passes[p]);
   }
   storeScalars();
+  if (tile) {
+    tile->store();
+    dynamicBytes = tile->sharedBytes();
+  }
 }
 
 } // namespace rl::emit

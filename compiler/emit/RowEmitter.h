@@ -8,12 +8,14 @@
 #include "compiler/emit/Combine.h"
 #include "compiler/emit/Online.h"
 #include "compiler/emit/Row.h"
+#include "compiler/emit/RowTile.h"
 #include "compiler/emit/TraceEmitter.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/Builders.h"
 
 #include <map>
+#include <optional>
 #include <set>
 
 namespace rl::emit {
@@ -42,17 +44,25 @@ public:
     scalars.setErrorSlot(slot);
   }
   void setStreams(const Streams &s) { streams = s; }
-  void setThread(Value row, Value inRow, Value inBlock, Value rowIsThere, Value sharedMemory) {
+  void setThread(Value row, Value inRow, Value inBlock, Value inCluster, Value rowIsThere, Value sharedMemory) {
     rowIndex = row;
     place = inRow;
-    rowThreads = {schedule.threads, schedule.rowsPerBlock, schedule.across, acrossLanes(), inBlock};
+    rowThreads = {schedule.threads, schedule.rowsPerBlock, schedule.across, acrossLanes(),
+                  inBlock,          schedule.cluster,      inCluster};
     there = rowIsThere;
     shared = sharedMemory;
+  }
+  /// The block's rows are staged, from this one on; `thread` (index) is that in the block.
+  void setTile(Value firstRow, Value thread) {
+    tile.emplace(b, loc, graph, trace, schedule.rowsPerBlock, schedule.rows, schedule.threads * schedule.rowsPerBlock,
+                 firstRow, thread, inputs, outputs);
   }
   /// Slots of shared memory, an i64 each.
   int64_t slots() const {
     return reductionCount() *
-           RowThreads{schedule.threads, schedule.rowsPerBlock, schedule.across, acrossLanes(), Value()}.slots() *
+           RowThreads{schedule.threads, schedule.rowsPerBlock, schedule.across, acrossLanes(),
+                      Value(),          schedule.cluster,      Value()}
+               .slots() *
            (schedule.parts ? 2 : 1);
   }
   void plan();
@@ -60,6 +70,7 @@ public:
   int64_t emit();
 
 private:
+  void awaitCluster();
   int64_t acrossLanes() const { return schedule.across ? schedule.lanes : 1; }
   int64_t vectorsOfRow() const { return schedule.across ? schedule.width : schedule.width / schedule.lanes; }
   int64_t reductionCount() const {
@@ -91,7 +102,7 @@ private:
   Value addTo(Value total, TraceEmitter &, uint32_t reduction, const Combiner &, Value valid);
   Value narrowOperand(TraceEmitter &, uint32_t reduction, const Combiner &, Value valid);
   Value acrossVector(const Combiner &, Value);
-  void storeRow(TraceEmitter &, const Pass &, Value valid);
+  void storeRow(TraceEmitter &, size_t which, const Pass &, Value valid);
   void storeScalars();
   void residentPass(const Pass &, uint32_t level);
   void loopPass(const Pass &);
@@ -124,8 +135,10 @@ private:
   std::vector<Pass> passes;
   std::vector<std::unique_ptr<TraceEmitter>> held; ///< of a resident row: its vectors
   std::vector<Value> valid;                        ///< of these: whether the vector is there; null: always
-  llvm::SmallVector<Value> columnTotals;           ///< of each column sum, for each of these
-  std::vector<bool> dears;                         ///< by instance: better kept than computed again
+  std::vector<Value> heldAt;                       ///< of these: which of the row's vectors it is
+  std::optional<RowTile> tile;
+  llvm::SmallVector<Value> columnTotals; ///< of each column sum, for each of these
+  std::vector<bool> dears;               ///< by instance: better kept than computed again
   /// Of a row that is gone over several times and keeps: where a thread has the dear results of the passes before.
   std::map<uint32_t, Value> scratch;
   std::set<uint32_t> inScratch; ///< those that a pass has stored
@@ -133,6 +146,7 @@ private:
   Streams streams;
   RowThreads rowThreads;
   int64_t nextSlot = 0, dynamicBytes = 0;
+  bool clusterStarted = false;
 };
 
 } // namespace rl::emit

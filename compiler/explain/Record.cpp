@@ -163,6 +163,7 @@ Json precisionOf(const PrecisionRecord &r) {
               {"tolerance", r.tolerance},
               {"error", r.error},
               {"error_kept", r.errorKept},
+              {"observed", r.observed},
               {"predicted_us", r.seconds * 1e6},
               {"predicted_kept_us", r.secondsKept * 1e6},
               {"bind_us", r.atBind * 1e6},
@@ -325,7 +326,8 @@ static std::string precisionText(const Json &p) {
   };
   std::string out = "\nprecision " + p.at("mode").get<std::string>() + ", tolerance " + error(p, "tolerance") +
                     ": estimated error " + error(p, "error") + ", " + error(p, "error_kept") +
-                    " with the types of the file\n";
+                    " with the types of the file" + (p.value("observed", false) ? ", by what samples showed" : "") +
+                    "\n";
   out += "  predicted: " + fixed(real(p, "predicted_us"), 1) + " us for what is decided about, " +
          fixed(real(p, "predicted_kept_us"), 1) + " with the types of the file";
   if (real(p, "bind_us") > 0)
@@ -392,6 +394,7 @@ static std::string precisionHtml(const Json &p) {
   std::snprintf(text, sizeof text, "tolerance %.3g, estimated error %.3g, %.3g with the types of the file",
                 p.at("tolerance").get<double>(), p.at("error").get<double>(), p.at("error_kept").get<double>());
   std::string out = "<h2>Precision</h2>\n<p>Mode " + escaped(p.at("mode").get<std::string>()) + ", " + text +
+                    (p.value("observed", false) ? ", by what samples showed" : "") +
                     ".</p>\n<table><thead><tr><th>tensor<th>types<th>predicted us<th>error<th>at an "
                     "output<th>why</tr></thead><tbody>\n";
   for (const Json &d : p.at("decisions"))

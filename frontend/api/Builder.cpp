@@ -268,6 +268,8 @@ static Status checkText(const GraphSpec &spec) {
   }
   for (const auto &[name, dtype] : spec.precision.pin)
     RL_TRY(check(name, "/precision/pin"));
+  for (const auto &[name, ratio] : spec.precision.observed)
+    RL_TRY(check(name, "/precision/observed"));
   return check(spec.precision.mode, "/precision/mode");
 }
 

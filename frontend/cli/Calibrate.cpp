@@ -173,10 +173,13 @@ Status calibrateCommand(const Options &options) {
   RL_ASSIGN(Work work, loadGraph(options));
   RL_ASSIGN(Target target, resolveTarget(options.target));
   RL_TRY(checkRunsHere(target));
-  if (std::none_of(work.spec.nodes.begin(), work.spec.nodes.end(), [](const NodeSpec &n) {
+  const bool chooses = work.spec.precision.mode != "keep";
+  if (!chooses && std::none_of(work.spec.nodes.begin(), work.spec.nodes.end(), [](const NodeSpec &n) {
         return (n.op == "quantize" || n.op == "fake_quantize") && n.inputs.size() == 1 && !n.inputs[0].literal;
       }))
-    return invalid("/nodes", "there is nothing to calibrate: no quantize or fake_quantize node without a scale");
+    return invalid("/nodes",
+                   "there is nothing to calibrate: no quantize or fake_quantize node without a scale, and the "
+                   "precision policy keeps all types");
   RL_ASSIGN(Samples samples, Samples::open(options, work));
   Result<Graph> graph = resolve(work.spec, samples.list().back().dims);
   if (!graph)
@@ -205,14 +208,22 @@ Status calibrateCommand(const Options &options) {
             second ? c.calibration.endSecond() : c.calibration.endFirst();
       }
   }
+  std::optional<CalibratedPrecision> precision;
+  if (chooses) {
+    RL_ASSIGN(precision, calibratePrecision(options, work, target, samples));
+  }
   if (options.refine)
     for (Calibrated &c : all)
       c.calibration.refine();
   if (outputs)
     RL_TRY(writeCalibrated(*outputs, work.spec, all));
 
-  const ReportHeader header{work.name, target, samples.list().size(), outputs ? outputs->graph : std::string(),
-                            outputs ? outputs->scales : std::string()};
+  const ReportHeader header{work.name,
+                            target,
+                            samples.list().size(),
+                            outputs ? outputs->graph : std::string(),
+                            outputs ? outputs->scales : std::string(),
+                            std::move(precision)};
   if (options.json)
     return print(reportJson(header, all));
   return options.quiet ? Status() : print(reportText(header, all));

@@ -151,11 +151,27 @@ bool needsScales(const std::vector<Calibrated> &all) {
 
 } // namespace
 
+static std::string precisionText(const CalibratedPrecision &p) {
+  std::string out = "precision " + p.mode + ", tolerance " + number(p.tolerance) + ", " + std::to_string(p.rounds) +
+                    (p.rounds == 1 ? " round: " : " rounds: ") + fixed(p.seconds * 1e6, 1) +
+                    " us predicted for what is decided about, " + fixed(p.secondsKept * 1e6, 1) +
+                    " with the types of the file\n";
+  std::vector<std::vector<std::string>> rows{{"output", "error measured", "estimated without samples", "observed"}};
+  for (const CalibratedPrecision::Output &o : p.outputs)
+    rows.push_back({o.name, number(o.measured), number(o.estimated), number(o.observed)});
+  out += tableOf(rows, 1);
+  if (!p.within)
+    out += "no types were found with which every output's measured error is within the tolerance\n";
+  return out;
+}
+
 std::string reportText(const ReportHeader &header, const std::vector<Calibrated> &all) {
-  std::string out = "graph " + header.graph + " on " + header.target.name +
-                    (header.target.arch.empty() ? "" : " (" + header.target.arch + ")") + ": " +
-                    std::to_string(all.size()) + (all.size() == 1 ? " quantised tensor, " : " quantised tensors, ") +
-                    std::to_string(header.samples) + (header.samples == 1 ? " sample\n" : " samples\n");
+  std::string out =
+      "graph " + header.graph + " on " + header.target.name +
+      (header.target.arch.empty() ? "" : " (" + header.target.arch + ")") + ": " +
+      (all.empty() ? std::string()
+                   : std::to_string(all.size()) + (all.size() == 1 ? " quantised tensor, " : " quantised tensors, ")) +
+      std::to_string(header.samples) + (header.samples == 1 ? " sample\n" : " samples\n");
   std::vector<std::vector<std::string>> rows{
       {"tensor", "node", "type", "granularity", "amax", "99.9 %", "99.99 %", "scale", "of", "clipped", "SQNR dB"}};
   std::string lines;
@@ -168,7 +184,10 @@ std::string reportText(const ReportHeader &header, const std::vector<Calibrated>
                     percent(c.quality().clippedShare()), decibels(c.quality().sqnr())});
     lines += remarks(calibrated);
   }
-  out += tableOf(rows, 4) + lines;
+  if (!all.empty())
+    out += tableOf(rows, 4) + lines;
+  if (header.precision)
+    out += precisionText(*header.precision);
   if (!header.output.empty())
     out += "written: " + header.output + (needsScales(all) ? " and, for --params, " + header.scales : "") + "\n";
   return out;
@@ -183,6 +202,20 @@ std::string reportJson(const ReportHeader &header, const std::vector<Calibrated>
   j["tensors"] = nlohmann::ordered_json::array();
   for (const Calibrated &c : all)
     j["tensors"].push_back(jsonOf(c));
+  if (header.precision) {
+    const CalibratedPrecision &p = *header.precision;
+    nlohmann::ordered_json outputs = nlohmann::ordered_json::array();
+    for (const CalibratedPrecision::Output &o : p.outputs)
+      outputs.push_back(
+          {{"name", o.name}, {"measured", o.measured}, {"estimated", o.estimated}, {"observed", o.observed}});
+    j["precision"] = {{"mode", p.mode},
+                      {"tolerance", p.tolerance},
+                      {"within", p.within},
+                      {"rounds", p.rounds},
+                      {"predicted_us", p.seconds * 1e6},
+                      {"predicted_kept_us", p.secondsKept * 1e6},
+                      {"outputs", std::move(outputs)}};
+  }
   if (!header.output.empty()) {
     j["output"] = header.output;
     j["scales"] = needsScales(all) ? nlohmann::ordered_json(header.scales) : nlohmann::ordered_json(nullptr);

@@ -6,6 +6,7 @@
 
 #include "frontend/api/Engine.h"
 #include "frontend/calibrate/Calibration.h"
+#include "frontend/cli/CalibratePrecision.h"
 
 namespace rl::cli {
 
@@ -19,6 +20,7 @@ struct ReportHeader {
   Target target;
   size_t samples = 0;
   std::string output, scales; ///< files; empty: nothing was written
+  std::optional<CalibratedPrecision> precision;
 };
 
 std::string reportText(const ReportHeader &, const std::vector<Calibrated> &);

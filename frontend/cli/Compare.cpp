@@ -61,6 +61,21 @@ bool isExact(const Graph &graph, const Node &node) {
 /// Of a code of the type to the next, relative to the values that it is about; 0 for types that are not quantised to.
 double stepOf(DType t) { return t == DType::F8E5M2 ? 0x1p-3 : t == DType::F8E4M3 || t == DType::I8 ? 0x1p-4 : 0; }
 
+/// Terms of a sum of a matrix product or an attention.
+int64_t termsOf(const Graph &graph, const Node &node) {
+  auto extent = [&](size_t operand, size_t fromEnd) -> int64_t {
+    if (node.inputs[operand].isLiteral())
+      return 0;
+    const std::vector<int64_t> &s = graph.type(node.inputs[operand].value).shape;
+    return s.size() < fromEnd ? 0 : s[s.size() - fromEnd];
+  };
+  switch (opInfo(node.op).cls) {
+  case OpClass::Matrix: return extent(0, node.attrs.transposeA ? 2 : 1);
+  case OpClass::Attention: return std::max(extent(1, 1), extent(1, 2)); // of scores, and of weights
+  default: return 0;
+  }
+}
+
 bool is16(DType t) { return t == DType::F16 || t == DType::BF16; }
 
 /// The bits as a number that rises with the value, steps of one between neighbours; both zeros are 0.
@@ -153,6 +168,7 @@ std::vector<Exactness> exactness(const Graph &graph) {
         continue;
       all.inexact |= of[o.value].inexact;
       all.products = std::max(all.products, of[o.value].products);
+      all.terms = std::max(all.terms, of[o.value].terms);
       // The weights of an attention are stored in its type.
       bool between = graph.values[o.value].kind == Value::Result || opInfo(node.op).cls == OpClass::Attention;
       DType dtype = graph.type(o.value).dtype;
@@ -168,6 +184,7 @@ std::vector<Exactness> exactness(const Graph &graph) {
         !node.inputs[0].isLiteral() && (of[node.inputs[0].value].inexact || all.narrow))
       all.step = std::max(all.step, stepOf(node.attrs.dtype));
     all.products += opInfo(node.op).cls == OpClass::Matrix ? 1 : opInfo(node.op).cls == OpClass::Attention ? 2 : 0;
+    all.terms = std::max(all.terms, termsOf(graph, node));
     for (ValueId v : node.outputs)
       of[v] = all;
   }
@@ -176,6 +193,20 @@ std::vector<Exactness> exactness(const Graph &graph) {
     out.push_back(of[v]);
   return out;
 }
+
+void ErrorSum::add(const TensorType &type, const void *got, const void *wanted) {
+  for (int64_t i = 0, n = type.elements(); i < n; ++i) {
+    const double g = loadElement(got, type.dtype, i), w = loadElement(wanted, type.dtype, i);
+    if ((std::isnan(g) && std::isnan(w)) || g == w) {
+      size += std::isfinite(w) ? w * w : 0;
+      continue;
+    }
+    difference += (g - w) * (g - w);
+    size += w * w;
+  }
+}
+
+double ErrorSum::relative() const { return difference == 0 ? 0 : std::sqrt(difference / size); }
 
 Comparison compare(const TensorType &type, const void *got, const void *kept, const void *rounded,
                    const Tolerance &tolerance) {
@@ -201,6 +232,7 @@ Comparison compare(const TensorType &type, const void *got, const void *kept, co
       floor = dtype == DType::F16 ? 0x1p-12 : 0x1p-9;
     else if (tolerance.output.bf16)
       floor = 0x1p-11;
+    floor = std::max(floor, 0x1p-29 * static_cast<double>(tolerance.output.terms));
     if (int products = tolerance.output.products)
       floor *= 2 + 2 * products;
     floor = std::max(floor, tolerance.output.step);

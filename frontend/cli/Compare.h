@@ -13,7 +13,8 @@
 // for f32 and two units in the last place for 16-bit types. The floor is for cancellation: 1e-6 for what is computed in f32,
 // half a unit in the last place (2^-9 bf16, 2^-12 f16) where 16-bit intermediates are stored between kernels or, in
 // strict graphs, after each node; 2^-11 where bf16 intermediates stay in a kernel, as functions whose result is one may err by
-// that much (compiler/lower/common/ACCURACY.md). Where values are quantised that may themselves differ, codes differ by one, and the
+// that much (compiler/lower/common/ACCURACY.md); behind matrix products at least 2^-29 for each term of a sum, since tensor cores cut
+// off what they add up, 16 terms at a time, instead of rounding it. Where values are quantised that may themselves differ, codes differ by one, and the
 // floor is 2^-4 (i8, f8e4m3) or 2^-3 (f8e5m2) at least. Outputs that only exact operations lead to (comparisons, layout, casts, integers, sums
 // and products of two; in f32 or strict graphs) must be equal. Integers, bool and f8 must be equal to either reference
 // value; where an output depends on a function that is correct to a few ulp, 1 element in 1,000 may be one step off. NaN
@@ -36,6 +37,7 @@ struct Exactness {
   double pinned = 0;    ///< relative, one step of the coarsest 16-bit type that an inexact node on the way is pinned to
   int products =
       0; ///< matrix products, one above the other, that lead to it: sums of many terms that were rounded before
+  int64_t terms = 0; ///< of the longest sum among them
 };
 /// For each output of the graph.
 std::vector<Exactness> exactness(const Graph &);
@@ -59,6 +61,16 @@ struct Comparison {
   int64_t worst = -1; ///< the element farthest beyond or, within, nearest to the tolerance; -1: all are equal
   std::string worstPlace;
   double worstGot = 0, worstWanted = 0;
+};
+
+/// Root mean square of the difference over that of what is wanted; what is NaN in both counts as equal.
+class ErrorSum {
+public:
+  void add(const TensorType &, const void *got, const void *wanted);
+  double relative() const;
+
+private:
+  double difference = 0, size = 0; ///< sums of squares
 };
 
 /// `kept` and `rounded` may be the same buffer.

@@ -235,6 +235,8 @@ of their 99.99 percentile, whichever has the higher SQNR (--percentile decides o
 index's amax. Scales of rows and blocks are written where parameters alone lead to the tensor and stay dynamic elsewhere,
 as do asymmetric ones. An f32 scale of a whole tensor becomes a literal in the graph; others become parameters, kept in
 NAME.scales.safetensors beside NAME.json, for --params of run, verify and bench.
+Where the graph's precision policy lets the compiler choose types, their errors are measured on the samples as well, in up
+to 6 rounds: the graph gets "observed", each output's error over its estimate, by which types are then chosen.
 A sample is a file with the inputs by name, or one index of a file in which every input has one more dimension in front.
 The report has each tensor's amax, percentiles (at most 2^-7 above the exact ones; exact for bf16), scale, share of
 clipped values and SQNR; outlier channels (more than 0.1 % of the values beyond the 99.99 percentile and an amax twice

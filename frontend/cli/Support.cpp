@@ -54,28 +54,6 @@ void note(const Options &options, const std::string &line) {
     std::fprintf(stderr, "%s\n", line.c_str());
 }
 
-std::string fixed(double value, int digits) {
-  char text[64];
-  std::snprintf(text, sizeof text, "%.*f", digits, value);
-  return text;
-}
-
-std::string number(double value) {
-  char text[64];
-  std::snprintf(text, sizeof text, "%.4g", value);
-  return text;
-}
-
-std::string amount(double bytes) {
-  static const char *const units[] = {"B", "kB", "MB", "GB", "TB"};
-  int unit = 0;
-  while (bytes >= 1000 && unit < 4) {
-    bytes /= 1000;
-    ++unit;
-  }
-  return fixed(bytes, unit == 0 ? 0 : 2) + " " + units[unit];
-}
-
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 bool isDirectory(const std::string &path) {

@@ -23,21 +23,6 @@ static std::string valueText(double v, DType dtype) {
   return text;
 }
 
-/// Root mean square of the difference over that of the reference; what is NaN in both counts as equal.
-static double relativeError(const TensorType &type, const void *got, const void *wanted) {
-  double difference = 0, size = 0;
-  for (int64_t i = 0, n = type.elements(); i < n; ++i) {
-    double g = loadElement(got, type.dtype, i), w = loadElement(wanted, type.dtype, i);
-    if ((std::isnan(g) && std::isnan(w)) || g == w) {
-      size += std::isfinite(w) ? w * w : 0;
-      continue;
-    }
-    difference += (g - w) * (g - w);
-    size += w * w;
-  }
-  return difference == 0 ? 0 : std::sqrt(difference / size);
-}
-
 /// Each output's error against the interpreter in f32: no type of the graph but those of its inputs, parameters and outputs
 /// rounds anything. `problem` gets what is beyond the tolerance.
 static Result<std::string> precisionText(const Options &options, const Call &call, const PrecisionRecord &record,
@@ -65,7 +50,9 @@ static Result<std::string> precisionText(const Options &options, const Call &cal
     const CallTensor &t = got[i];
     if (!isArithmeticFloat(t.type.dtype))
       continue;
-    double error = relativeError(t.type, t.data, wanted[i].data.data());
+    ErrorSum sum;
+    sum.add(t.type, t.data, wanted[i].data.data());
+    const double error = sum.relative();
     const bool beyond = asked && !(error <= record.tolerance);
     out +=
         "output " + t.name + ": error " + number(error) + " of the interpreter's in f32 (relative, root mean square)";

@@ -292,8 +292,8 @@ private:
   }
 
   Status precisionPolicy(Index i) {
-    std::array<Index, 3> at;
-    RL_TRY(fields(i, "precision", {"mode", "tolerance", "pin"}, 0, at));
+    std::array<Index, 4> at;
+    RL_TRY(fields(i, "precision", {"mode", "tolerance", "pin", "observed"}, 0, at));
     if (at[0] != kAbsent)
       RL_TRY(text(at[0], "mode", spec.precision.mode));
     if (at[1] != kAbsent)
@@ -303,6 +303,12 @@ private:
       RL_TRY(charge(at[2], doc.size(at[2]), 2 * sizeof(std::pair<std::string, DType>)));
       for (Index c = doc.first(at[2]); c < doc.end(at[2]); c = doc.next(c + 1))
         RL_TRY(dtype(c + 1, "a pinned type", spec.precision.pin[std::string(doc.string(c))]));
+    }
+    if (at[3] != kAbsent) {
+      RL_TRY(expect(at[3], Kind::Object, "observed", "an object"));
+      RL_TRY(charge(at[3], doc.size(at[3]), 2 * sizeof(std::pair<std::string, double>)));
+      for (Index c = doc.first(at[3]); c < doc.end(at[3]); c = doc.next(c + 1))
+        RL_TRY(number(c + 1, "an observed error", spec.precision.observed[std::string(doc.string(c))]));
     }
     return {};
   }

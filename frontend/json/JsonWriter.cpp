@@ -119,6 +119,12 @@ std::string precision(const PrecisionPolicy &p) {
       pins += (pins.empty() ? "" : ", ") + str(name) + ": \"" + dtypeName(type) + "\"";
     out += ", \"pin\": {" + pins + "}";
   }
+  if (!p.observed.empty()) {
+    std::string all;
+    for (const auto &[name, ratio] : p.observed)
+      all += (all.empty() ? "" : ", ") + str(name) + ": " + num(ratio);
+    out += ", \"observed\": {" + all + "}";
+  }
   return out + "}";
 }
 

@@ -135,10 +135,12 @@ std::string graphSchema() {
       {"propertyNames", ref("name")},
       {"additionalProperties", object({{"dtype", ref("dtype")}, {"shape", ref("shape")}}, {"dtype", "shape"})}};
   Json dim = object({{"min", extent}, {"max", extent}}, Json::array(), "min is 1 and max 2147483647 unless given.");
-  Json precision = object({{"mode", words("keep|bf16|f16|fp8|int8|auto")},
-                           {"tolerance", {{"type", "number"}, {"exclusiveMinimum", 0}}},
-                           {"pin", {{"type", "object"}, {"additionalProperties", ref("pin")}}}},
-                          Json::array());
+  Json precision = object(
+      {{"mode", words("keep|bf16|f16|fp8|int8|auto")},
+       {"tolerance", {{"type", "number"}, {"exclusiveMinimum", 0}}},
+       {"pin", {{"type", "object"}, {"additionalProperties", ref("pin")}}},
+       {"observed", {{"type", "object"}, {"additionalProperties", {{"type", "number"}, {"exclusiveMinimum", 0}}}}}},
+      Json::array());
   Json names = {{"type", "array"}, {"items", ref("name")}, {"minItems", 1}};
   Json of = object(
       {{"of", {{"type", "object"}, {"minProperties", 1}, {"additionalProperties", ref("name")}}}, {"wrt", names}},

@@ -86,6 +86,8 @@ struct PrecisionPolicy {
   std::string mode = "keep"; ///< keep | bf16 | f16 | fp8 | int8 | auto
   double tolerance = 0.02;
   std::map<std::string, DType> pin;
+  /// By output: the error that `ridgeline calibrate` measured over the one that is estimated without data.
+  std::map<std::string, double> observed;
   bool operator==(const PrecisionPolicy &) const = default;
 };
 struct GradientSpec {

@@ -362,6 +362,13 @@ private:
       if (!canPin(type))
         return invalid(pointer, name + " must be pinned to " + kPinTypes + ", not to " + dtypeName(type));
     }
+    for (const auto &[name, ratio] : policy.observed) {
+      const std::string pointer = "/precision/observed/" + escapePointer(name);
+      if (std::find(spec.outputs.begin(), spec.outputs.end(), name) == spec.outputs.end())
+        return invalid(pointer, name + " is not an output of the graph");
+      if (!(ratio > 0 && std::isfinite(ratio)))
+        return invalid(pointer, "what was observed of " + name + " must be a finite number greater than 0");
+    }
     return {};
   }
 

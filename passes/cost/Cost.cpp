@@ -104,7 +104,7 @@ Estimate estimate(const WorkEstimate &w, const TargetDesc &t, bool first, bool e
   bool anything = w.bytes() + w.l2Bytes + w.flops() > 0;
   if (anything)
     e.latency = w.bytesRead > 0 || w.l2Bytes == 0 ? t.memoryLatency : t.l2Latency;
-  e.reductions = w.reductions * t.blockReduction;
+  e.reductions = w.reductions * (w.clusterSize > 1 ? t.clusterReduction : t.blockReduction);
 
   // Mixed traffic reaches dramCopy. Of one kind alone, more: by the share that exceeds an even mix. ReadStatistics is
   // measured as such, against the copy.
@@ -135,7 +135,8 @@ Estimate estimate(const WorkEstimate &w, const TargetDesc &t, bool first, bool e
     e.tensor += w.tensorFlops[i] / (peak > 0 ? peak * t.tensorAchieved : t.fp32Peak);
   }
 
-  double body = std::max({e.memory, e.l2, e.compute()});
+  e.starts = w.blocks * t.blockStart;
+  double body = std::max(e.transfer(), e.compute());
   if (w.blocks > 0 && e.fits) {
     // Compute: the busiest SM has whole blocks, and clusters occupy only part of the machine.
     double sms =
@@ -147,7 +148,9 @@ Estimate estimate(const WorkEstimate &w, const TargetDesc &t, bool first, bool e
     double perTrip = w.bytesInFlight > 0 ? w.bytesInFlight : 64.0 * w.threadsPerBlock;
     double active = std::min(w.blocks, resident);
     double trips = std::ceil((w.bytesRead + w.l2Bytes) / (active * perTrip));
-    double memory = std::max({e.memory, e.l2, (trips - 1) * e.latency});
+    double memory = std::max(e.transfer(), (trips - 1) * e.latency);
+    if (t.smBandwidth > 0)
+      memory = std::max(memory, (w.bytes() + w.l2Bytes) / (std::min(w.blocks, t.smCount) * t.smBandwidth));
     e.tail = std::max(compute, memory) - body;
   }
 
@@ -167,7 +170,7 @@ Estimate estimate(const WorkEstimate &w, const TargetDesc &t, bool first, bool e
       greatest = term.seconds;
       e.bound = term.bound;
     }
-  if (e.launch + e.latency + e.reductions > greatest)
+  if (e.launch + e.latency + e.reductions > greatest || e.starts > greatest)
     e.bound = Bound::Launch;
   return e;
 }
@@ -220,9 +223,9 @@ std::string Estimate::str() const {
   };
   if (!fits)
     return "does not fit";
-  double body = std::max({memory, l2, compute()});
-  const std::pair<const char *, double> all[] = {
-      {"memory", memory}, {"l2", l2}, {"issue", issue}, {"special", special}, {"tensor", tensor}};
+  double body = std::max(transfer(), compute());
+  const std::pair<const char *, double> all[] = {{"memory", memory},   {"l2", l2},         {"issue", issue},
+                                                 {"special", special}, {"tensor", tensor}, {"blocks' starts", starts}};
   std::string out = us(total) + " us:", hidden;
   for (auto &[name, seconds] : all) {
     if (seconds == body && out.back() == ':')

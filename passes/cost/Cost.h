@@ -3,12 +3,13 @@
 //
 // The cost model: how long will a kernel take? Every pass asks this one function, so no two decisions disagree.
 //
-//   total = launch + latency + max(memory, l2, issue, special, tensor) + reductions + tail
+//   total = launch + latency + max(memory, l2, starts, issue, special, tensor) + reductions + tail
 //
 //   launch      an empty kernel (TargetDesc::launchFirst; launchNext for the later kernels of a plan)
 //   latency     one trip: load, compute, store (memoryLatency, or l2Latency where nothing is read from DRAM)
 //   memory      DRAM bytes / (dramCopy x the efficiency of the kernel's kind of traffic)
 //   l2          bytes through the L2 cache / its bandwidth
+//   starts      blocks x the time from the start of one to that of the next (TargetDesc::blockStart)
 //   issue, special, tensor   instructions by unit / that unit's rate over the SMs
 //   reductions  dependent block-wide reductions
 //   tail        what an uneven or small grid adds: see estimate()
@@ -69,11 +70,13 @@ const char *boundName(Bound);
 struct Estimate {
   // Seconds
   double launch = 0, latency = 0, memory = 0, l2 = 0, issue = 0, special = 0, tensor = 0, reductions = 0, tail = 0;
+  double starts = 0; ///< of all blocks, one after the other
   double total = 0;
   Bound bound = Bound::Memory; ///< the greatest of the terms; Launch: launch and latency exceed them all
   bool fits = true;            ///< a block fits on an SM; otherwise the times mean nothing
   double intensity = 0;        ///< flop per DRAM byte; 0 where no byte moves
 
+  double transfer() const { return std::max({memory, l2, starts}); }
   double compute() const { return std::max({issue, special, tensor}); }
   /// "175.4 us: memory 170.1, launch 4.1, latency 1.2 (issue 59.3, special 43.1)".
   std::string str() const;

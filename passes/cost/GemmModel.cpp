@@ -200,6 +200,12 @@ constexpr double kClockUnderLoad = 0.88;
 constexpr double kStoreBandwidth = 48e9;
 /// Of the copy bandwidth, what tiles reach in DRAM: 32 products of 2048 x 2048 x 128.
 constexpr double kDramShare = 0.85;
+/// What copies of 128 bytes take where they start at multiples of so many bytes only, of what they take at multiples of 128: lines
+/// of the L2 cache are of 128 bytes, its sectors of 32. Right operands stored along N, 4096^3 and 8192^3, tiles of 96 to 248 columns
+/// (1.6 to 2.0 at 64, 1.6 to 2.0 at 32, 2.3 to 2.85 at 16); rows of 4104 elements of K (2.24 to 2.39).
+constexpr double kLinesAt64 = 1.75, kLinesAt32 = 1.85, kLinesAt16 = 2.5;
+/// The same of stores: 64 products of 1024 x 1024 x 128, tiles of 96 to 192 columns.
+constexpr double kStoresAt64 = 1.08, kStoresAt32 = 1.2, kStoresAt16 = 1.6;
 /// Two blocks in step, as measured: no gain where L2 keeps up.
 constexpr double kClusterPenalty = 1.01;
 /// What the same time is worth less where each load of the package assembles the kernel.
@@ -207,6 +213,19 @@ constexpr double kRegistersPenalty = 1.005;
 /// Of the additions that promote a stage's sums, and of the clocks around them (the wait, barriers, the instructions that start the
 /// next), what other warpgroups' products do not hide: f8, 4096^3 and 8192^3, tiles of 128 rows by 64 to 176 columns.
 constexpr double kPromotionShown = 0.4, kPromotionClocks = 200;
+
+/// By the bytes at multiples of which copies start.
+double linesFactor(int64_t start) {
+  return start >= kCacheLine ? 1 : start >= 64 ? kLinesAt64 : start >= 32 ? kLinesAt32 : kLinesAt16;
+}
+double storesFactor(int64_t start) {
+  return start >= kCacheLine ? 1 : start >= 64 ? kStoresAt64 : start >= 32 ? kStoresAt32 : kStoresAt16;
+}
+
+/// Copies of rows `pitch` elements apart that start at multiples of `columns` elements.
+int64_t startOf(int64_t pitch, int64_t columns, DType t) {
+  return std::gcd(kCacheLine, std::gcd(pitch, columns) * sizeOf(t));
+}
 
 double tensorRate(DType t, const TargetDesc &machine) {
   return t == DType::F32 ? machine.tf32Peak : machine.tensorFlops(t);
@@ -248,15 +267,22 @@ GemmCandidate predictGemm(const GemmShape &s, const GemmTile &t, const TargetDes
   };
   auto M = static_cast<double>(s.m), N = static_cast<double>(s.n), K = static_cast<double>(s.k);
   double traffic = dense(M, K, s.a) + s.products * dense(N, K, s.b);
+  int64_t step = t.tileN >= s.n ? 0 : t.tileN; // from one tile of a row to the next
   for (DType d : s.outputs)
-    traffic += dense(M, N, d);
+    traffic += dense(M, N, d) * storesFactor(startOf(0, step, d));
   for (DType d : s.tiles)
-    traffic += dense(M, N, d);
+    traffic += dense(M, N, d) * linesFactor(startOf(0, step, d));
 
   // One stage of one block: what multiplies, what comes from L2, what passes through shared memory.
   double flop = 2.0 * t.tileM() * t.tileN * tileK * s.products;
   double products = flop / (tensorRate(s.a, machine) / sms * between(kRateSustained, kRateAlone));
-  double bytes = (t.tileM() + static_cast<double>(s.products) * t.tileN / t.cluster) * 128;
+  double lines = t.tileM() * linesFactor(startOf(s.pitchOfA(), 0, s.a));
+  for (int p = 0; p < s.products; ++p) { // boxes of 64 columns, or whole rows of K
+    bool kMajor = s.isBKMajor(p);
+    lines += static_cast<double>(kMajor ? t.tileN : roundUp(t.tileN, 64)) / t.cluster *
+             linesFactor(startOf(s.pitchOfB(p), kMajor ? 0 : step, s.b));
+  }
+  double bytes = lines * kCacheLine;
   double ingest = bytes / (between(kIngestSustained, kIngestAlone) * clock);
   // Each product of 64 rows reads its A and all of B.
   double reads = 4.0 * (64 * 32 + t.tileN * 32.0) * (t.tileM() / 64.0) * s.products;
@@ -393,6 +419,23 @@ std::vector<GemmCandidate> chooseGemmTiles(const GemmShape &s, const TargetDesc 
   if (out.size() > most)
     out.resize(most);
   return out;
+}
+
+bool paddingPays(const GemmShape &s, int64_t k, const TargetDesc &machine) {
+  GemmShape padded = s;
+  padded.k = k;
+  padded.aPitch = 0;
+  padded.bPitch.clear();
+  auto there = chooseGemmTiles(s, machine, 1), then = chooseGemmTiles(padded, machine, 1);
+  if (there.empty() || then.empty())
+    return false;
+  auto copy = [&](int64_t rows, DType t) {
+    return static_cast<double>(s.batch * rows * (s.k + k) * sizeOf(t)) / machine.dramCopy + machine.launchNext;
+  };
+  double copies = s.aKMajor ? copy(s.m, s.a) : 0;
+  for (int p = 0; p < s.products; ++p)
+    copies += s.isBKMajor(p) ? copy(s.n, s.b) : 0;
+  return copies + then[0].seconds < there[0].seconds;
 }
 
 } // namespace rl::cost

@@ -21,6 +21,8 @@ struct GemmShape {
   int products = 1;               ///< that share the left operand; their elements meet in the epilogue
   bool aKMajor = true;            ///< K is the left operand's contiguous dimension
   std::vector<bool> bKMajor;      ///< of each product's right operand; shorter: true
+  int64_t aPitch = 0;             ///< elements from a row of the left operand as it is stored to the next; 0: dense
+  std::vector<int64_t> bPitch;    ///< of each product's right operand; shorter: dense
   std::vector<DType> outputs;     ///< tensors of m x n that are stored
   std::vector<DType> tiles;       ///< tensors of m x n that the epilogue reads
   std::vector<DType> columns;     ///< vectors of n that it reads
@@ -32,12 +34,20 @@ struct GemmShape {
   /// share one; 0: not.
   int64_t scaleColumns = 0;
 
+  int64_t pitchOfA() const { return aPitch > 0 ? aPitch : aKMajor ? k : m; }
+  int64_t pitchOfB(int product) const {
+    auto p = static_cast<size_t>(product);
+    return p < bPitch.size() && bPitch[p] > 0 ? bPitch[p] : isBKMajor(product) ? k : n;
+  }
   bool isBKMajor(int product) const {
     return static_cast<size_t>(product) >= bKMajor.size() || bKMajor[static_cast<size_t>(product)];
   }
 };
 
 bool isMultipleOf16Bytes(int64_t elements, DType);
+
+/// Bytes of a line of the L2 cache. A copy of as many that starts elsewhere touches two.
+constexpr int64_t kCacheLine = 128;
 
 /// Whether a tensor map describes a matrix of `extent` contiguous rows, `stride` elements apart, `batch` times at these strides (0: the
 /// same again): starts and strides are multiples of 16 bytes, strides positive and below 2^40 bytes (CUDA driver API,
@@ -116,5 +126,9 @@ bool completeGemmTile(const GemmShape &, GemmTile &, const TargetDesc &);
 /// The best tiles, the quickest first, at most `most`; none where the machine has no such kernel or no tile fits. A pure
 /// function of its arguments.
 std::vector<GemmCandidate> chooseGemmTiles(const GemmShape &, const TargetDesc &, size_t most = 8);
+
+/// Whether it takes less time to write operands with K contiguous anew, with rows of `k` elements, the rest zeros, and to multiply
+/// these, than to multiply what is there. False where the machine has no such kernel.
+bool paddingPays(const GemmShape &, int64_t k, const TargetDesc &);
 
 } // namespace rl::cost

@@ -170,6 +170,7 @@ Result<TargetDesc> parseTarget(std::string_view text) {
   r.number("l2Usable", t.l2Usable);
   r.number("l2Bandwidth", t.l2Bandwidth);
   r.number("bytesInFlight", t.bytesInFlight);
+  r.number("smBandwidth", t.smBandwidth, true);
   std::set<std::string> traffic;
   r.table("efficiency", [&](const std::string &name, double v) {
     for (size_t i = 0; i < kTrafficCount; ++i)
@@ -214,6 +215,8 @@ Result<TargetDesc> parseTarget(std::string_view text) {
   r.number("memoryLatency", t.memoryLatency);
   r.number("l2Latency", t.l2Latency);
   r.number("blockReduction", t.blockReduction);
+  r.number("blockStart", t.blockStart, /*zeroAllowed=*/true);
+  r.number("clusterReduction", t.clusterReduction, true);
   RL_TRY(r.finish());
   return t;
 }

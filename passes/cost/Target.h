@@ -79,12 +79,15 @@ struct TargetDesc {
       activeClusters; ///< cluster size -> clusters that run at once, one block an SM; empty: no clusters
 
   // Fixed times. Seconds
-  double launchFirst = 0;     ///< from nothing to the end of an empty kernel
-  double launchNext = 0;      ///< between the end of one kernel of a plan and the start of the next
-  double launchNextEarly = 0; ///< the same with programmatic dependent launch
-  double memoryLatency = 0;   ///< load from DRAM, compute, store: what the emptiest of kernels adds to an empty one
-  double l2Latency = 0;       ///< the same where all that is read lies in L2
-  double blockReduction = 0;  ///< one reduction across a block and its barriers
+  double launchFirst = 0;      ///< from nothing to the end of an empty kernel
+  double launchNext = 0;       ///< between the end of one kernel of a plan and the start of the next
+  double launchNextEarly = 0;  ///< the same with programmatic dependent launch
+  double memoryLatency = 0;    ///< load from DRAM, compute, store: what the emptiest of kernels adds to an empty one
+  double l2Latency = 0;        ///< the same where all that is read lies in L2
+  double blockReduction = 0;   ///< one reduction across a block and its barriers
+  double clusterReduction = 0; ///< the same across a cluster; 0: there are none
+  double blockStart = 0;       ///< from the start of one block to that of the next, wherever they run
+  double smBandwidth = 0;      ///< what one SM reads and writes of L2, bytes a second; 0: not known
 
   std::map<std::string, std::string> sources; ///< field -> where its number comes from
 

@@ -434,6 +434,16 @@ Result<Planner::Verdict> Planner::judge(const Draft &d, const std::vector<ValueI
       nodes.insert(graph.values[d.outputs[0]].node);
     g.nodes.assign(nodes.begin(), nodes.end());
     g.work = measureWork(graph, trace, g.threads);
+    // Blocks that move little are over before the next one has started. (A few are better spread over all SMs.)
+    constexpr int64_t kMostThreads = 512;
+    constexpr double kManyWaves = 2;
+    while (target.gpu && g.threads < kMostThreads) {
+      cost::Estimate e = cost::estimate(g.work, target);
+      if (e.starts <= std::max({e.memory, e.l2, e.compute()}) || cost::waves(target, g.work) < kManyWaves)
+        break;
+      g.threads *= 2;
+      g.work = measureWork(graph, trace, g.threads);
+    }
     // A CPU's blocks are one vector each and handed to threads in long runs: they make no waves.
     if (!target.gpu)
       g.work.blocks = 0;

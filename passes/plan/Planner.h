@@ -38,6 +38,8 @@ struct PlannedGroup {
   /// Of a kernel with parts: rows of which a block has room for what they load, so that all but one are under way while it
   /// computes; 0: a row is loaded when it is its turn.
   int64_t stages = 0;
+  bool staged = false; ///< a block's rows are copied to shared memory as one range, as vectors would be short
+  int64_t cluster = 1; ///< blocks that share a row, whose shared memory they exchange through; `threads` of each
   int64_t streamBytes =
       0;               ///< tensors of so many bytes or more leave the cache before they are read again; 0: none does
   bool online = false; ///< a maximum and the sum of exponentials over it take one pass (OnlineSum.h)

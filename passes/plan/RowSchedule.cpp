@@ -104,6 +104,42 @@ std::vector<uint32_t> copiedLoads(const Graph &graph, const Trace &trace) {
   return out;
 }
 
+bool isFlat(const Trace &trace, const index::Expr &linear) {
+  index::Context &ctx = *trace.context;
+  index::Expr own =
+      ctx.add(ctx.mul(ctx.dim(trace.rowDim), trace.width), ctx.mul(ctx.dim(trace.vectorDim), trace.lanes));
+  if (trace.laneDim >= 0)
+    own = ctx.add(own, ctx.dim(trace.laneDim));
+  return ctx.expand(linear) == own;
+}
+
+std::vector<uint32_t> stagedLoads(const Graph &graph, const Trace &trace) {
+  std::vector<uint32_t> out;
+  for (uint32_t i = 0; i < trace.instances.size(); ++i)
+    if (const Instance &in = trace.instances[i]; in.node == kNone && in.guard == 0 && in.scope == 0 && in.varies &&
+                                                 graph.type(in.value).elements() == trace.elements &&
+                                                 graph.type(in.value).dtype != DType::Bool && !trace.isGathered(in) &&
+                                                 isFlat(trace, in.linear))
+      out.push_back(i);
+  return out;
+}
+
+std::vector<size_t> stagedStores(const Graph &graph, const Trace &trace) {
+  std::vector<size_t> out;
+  for (size_t s = 0; s < trace.stores.size(); ++s) {
+    const TensorType &type = graph.type(trace.instances[trace.stores[s].instance].value);
+    if (type.elements() == trace.elements && type.dtype != DType::Bool && isFlat(trace, trace.stores[s].linear))
+      out.push_back(s);
+  }
+  return out;
+}
+
+int64_t stagedBytes(const Trace &trace, DType type, int64_t rows) {
+  constexpr int64_t kAlignment = 128;
+  int64_t bytes = rows * trace.width * static_cast<int64_t>(dtypeSize(type)) + 16;
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
 int64_t vectorBytes(const Graph &graph, const Trace &trace, const std::vector<uint32_t> &loads) {
   int64_t bytes = 0;
   for (uint32_t i : loads)
@@ -113,33 +149,53 @@ int64_t vectorBytes(const Graph &graph, const Trace &trace, const std::vector<ui
 
 namespace {
 
-/// 32-bit registers that one vector of the row takes: what is loaded, packed; and what is dear and needed in a later pass.
+/// 32-bit registers that one vector of the row takes: what is loaded, packed; and what is dear and needed in a later
+/// pass. `between`: the most of both that is kept from one pass for a later one. `shared`: bytes of a row's loads that
+/// all rows have in common.
 struct Held {
-  int64_t loads = 0, dear = 0;
+  int64_t loads = 0, dear = 0, between = 0, shared = 0;
 };
 Held heldRegisters(const Graph &graph, const Trace &trace) {
-  // The last pass that uses an instance.
-  std::vector<uint32_t> last(trace.instances.size(), 0);
+  // The last pass that uses an instance, and the first.
+  std::vector<uint32_t> last(trace.instances.size(), 0), first(trace.instances.size(), trace.levels);
   for (const Instance &in : trace.instances) {
     bool reduction = in.node != kNone && opInfo(graph.nodes[in.node].op).cls == OpClass::Reduction;
     uint32_t pass = reduction && !in.segment ? in.level - 1 : in.level;
     for (uint32_t o : in.operands)
-      if (o != kNone)
+      if (o != kNone) {
         last[o] = std::max(last[o], pass);
+        first[o] = std::min(first[o], pass);
+      }
   }
+  for (const TraceStore &s : trace.stores)
+    last[s.instance] = std::max(last[s.instance], trace.instances[s.instance].level);
   Held out;
+  std::set<ValueId> shared;
+  std::vector<int64_t> kept(trace.levels, 0); // from each pass for later ones
   const std::vector<bool> dear = dearInstances(graph, trace);
   for (size_t i = 0; i < trace.instances.size(); ++i) {
     const Instance &in = trace.instances[i];
     if (!in.varies)
       continue;
+    int64_t registers = in.uniform ? 1 : trace.lanes;
     if (in.node == kNone) {
-      int64_t bytes = static_cast<int64_t>(dtypeSize(graph.type(in.value).dtype)) * (in.uniform ? 1 : trace.lanes);
-      out.loads += (bytes + 3) / 4;
+      auto size = static_cast<int64_t>(dtypeSize(graph.type(in.value).dtype));
+      registers = (size * registers + 3) / 4;
+      out.loads += registers;
+      if (!trace.context->expand(in.linear).dependsOn(trace.rowDim) && shared.insert(in.value).second)
+        out.shared +=
+            std::min(graph.type(in.value).bytes(), trace.context->extent(trace.vectorDim) * trace.lanes * size);
     } else if (last[i] > in.level && dear[i]) {
-      out.dear += in.uniform ? 1 : trace.lanes;
+      out.dear += registers;
+      first[i] = in.level;
+    } else {
+      continue;
     }
+    for (uint32_t p = first[i]; p < last[i]; ++p)
+      kept[p] += registers;
   }
+  for (int64_t registers : kept)
+    out.between = std::max(out.between, registers);
   return out;
 }
 
@@ -299,30 +355,59 @@ static bool layOutCarrying(const Held &held, int64_t sums, int64_t copied, const
   return false;
 }
 
-bool scheduleRows(const Graph &graph, const Trace &trace, const cost::TargetDesc &target, PlannedGroup &g) {
-  Held held = heldRegisters(graph, trace);
-  auto reductions = std::count_if(trace.instances.begin(), trace.instances.end(), [&](const Instance &in) {
-    return in.node != kNone && opInfo(graph.nodes[in.node].op).cls == OpClass::Reduction && !in.segment;
-  });
-  if (!g.parts)
-    layOut(held, reductions, target, g);
-  else if (int64_t copied = vectorBytes(graph, trace, copiedLoads(graph, trace));
-           reductions == 0 || !layOutCarrying(held, static_cast<int64_t>(trace.columnSums.size()), copied, target, g))
-    return false;
-  // A segment is had by neighbouring threads of one warp, all of which go over the row as often.
-  int64_t vectors = g.width / g.lanes, segments = 0;
-  for (const Instance &in : trace.instances)
-    if (in.segment) {
-      int64_t sharing = in.segment / g.lanes;
-      if (g.across || !std::has_single_bit(static_cast<uint64_t>(sharing)) || sharing > 32 ||
-          g.threads % sharing != 0 || (!g.resident && vectors % g.threads != 0))
-        return false;
-      segments = in.segment;
-    }
+/// Of a thread of a cluster's: for addresses, temporary results and the like.
+constexpr int64_t kClusterRegisters = 32;
 
+/// Shared memory of a block whose rows are staged.
+static int64_t stagedShared(const Graph &graph, const Trace &trace, int64_t rows) {
+  int64_t bytes = kStagedBarrier;
+  for (uint32_t i : stagedLoads(graph, trace))
+    bytes += stagedBytes(trace, graph.type(trace.instances[i].value).dtype, rows);
+  for (size_t s : stagedStores(graph, trace))
+    bytes += stagedBytes(trace, graph.type(trace.instances[trace.stores[s].instance].value).dtype, rows);
+  return bytes;
+}
+
+/// Rows that no more than vectors of 4 bytes divide: threads that read them so have too little under way to keep memory
+/// busy. As few threads a row as hold it, so that they exchange little.
+static void layOutStaged(const Graph &graph, const Trace &trace, const Held &held, const cost::TargetDesc &target,
+                         PlannedGroup &g) {
+  constexpr int64_t kShort = 4, kFew = 20, kMany = 33, kThreads = 128, kMostThreads = 1024;
+  int64_t widest = 0;
+  for (uint32_t i : stagedLoads(graph, trace))
+    widest = std::max(widest, vectorBytes(graph, trace, {i}));
+  for (size_t s : stagedStores(graph, trace))
+    widest = std::max(widest, trace.lanes * static_cast<int64_t>(dtypeSize(
+                                                graph.type(trace.instances[trace.stores[s].instance].value).dtype)));
+  bool segments =
+      std::any_of(trace.instances.begin(), trace.instances.end(), [](const Instance &in) { return in.segment != 0; });
+  if (widest == 0 || widest > kShort || segments)
+    return;
+  const int64_t vectors = g.width / g.lanes;
+  // Threads of one warp hold more vectors before others join, which they would exchange with through shared memory.
+  int64_t threads = 1;
+  while (threads < kMostThreads && vectors > threads * (threads < 32 ? kFew : kMany))
+    threads *= threads == 32 ? 4 : 2;
+  const int64_t unroll = (vectors + threads - 1) / threads, rows = std::max<int64_t>(1, kThreads / threads);
+  const int64_t budget =
+      std::min<int64_t>(static_cast<int64_t>(target.registersPerSm) / std::max(threads, kThreads) / 2, 128) - 28;
+  // Where not every SM has a block, these are the shorter the more threads a row has.
+  if (static_cast<double>(g.rows) < target.smCount * static_cast<double>(rows) || vectors > threads * kMany ||
+      unroll * held.loads > budget || 2 * static_cast<double>(stagedShared(graph, trace, rows)) > target.sharedPerSm)
+    return;
+  g.staged = g.resident = true;
+  g.threads = threads;
+  g.unroll = unroll;
+  g.rowsPerBlock = rows;
+  g.keeps = unroll * held.between <= budget;
+}
+
+/// What a kernel that is laid out does and how long it takes. Returns how often the row is read.
+static int64_t measure(const Graph &graph, const Trace &trace, const Held &held, const cost::TargetDesc &target,
+                       PlannedGroup &g) {
   cost::WorkEstimate w;
   std::map<ValueId, double> reads;
-  std::set<uint32_t> passes;
+  std::set<uint32_t> passes, onlineLevels;
   // Not on a CPU, where a row is in its caches and a dependence of each step on the last costs more than a pass; nor in strict
   // graphs.
   const bool canBeOnline = target.gpu && !g.across && !graph.strict;
@@ -343,6 +428,8 @@ bool scheduleRows(const Graph &graph, const Trace &trace, const cost::TargetDesc
       n = static_cast<double>(trace.elements);
       bool online = canBeOnline && findOnline(graph, trace, static_cast<uint32_t>(&in - trace.instances.data()));
       g.online |= online;
+      if (online)
+        onlineLevels.insert(in.level);
       if (!online && !in.segment)
         passes.insert(in.level - 1);
     }
@@ -366,13 +453,13 @@ bool scheduleRows(const Graph &graph, const Trace &trace, const cost::TargetDesc
   for (auto [v, n] : reads)
     w.bytesRead += n * static_cast<double>(dtypeSize(graph.type(v).dtype));
   int64_t times = g.resident ? 1 : std::max<int64_t>(1, static_cast<int64_t>(passes.size()));
-  w.l2Bytes = w.bytesRead * static_cast<double>(times - 1);
   w.traffic = g.parts                     ? cost::Traffic::ColumnPartials
+              : g.cluster > 1             ? cost::Traffic::LongRow
               : g.across                  ? cost::Traffic::Column
               : !stores                   ? cost::Traffic::ReadStatistics
               : g.resident || !target.gpu ? cost::Traffic::Row
                                           : cost::Traffic::LongRow;
-  w.reductions = static_cast<int>(trace.levels);
+  w.reductions = static_cast<int>(trace.levels) - static_cast<int>(onlineLevels.size());
   w.threadsPerBlock = static_cast<int>(g.threads * g.rowsPerBlock);
   // A CPU's blocks are rows, handed to threads in long runs: they make no waves.
   int64_t rowsOfBlock = g.rowsPerBlock * (g.across ? g.lanes : 1);
@@ -384,8 +471,120 @@ bool scheduleRows(const Graph &graph, const Trace &trace, const cost::TargetDesc
   if (g.stages)
     w.sharedBytes =
         static_cast<double>(g.stages * g.threads * g.unroll * vectorBytes(graph, trace, copiedLoads(graph, trace)));
+  if (g.staged)
+    w.sharedBytes = static_cast<double>(stagedShared(graph, trace, g.rowsPerBlock));
+  if (g.cluster > 1) {
+    w.clusterSize = static_cast<int>(g.cluster);
+    w.blocks *= static_cast<double>(g.cluster);
+    w.registers = static_cast<int>(g.unroll * std::max(held.between, g.keeps ? 0 : held.loads) + kClusterRegisters);
+  }
+  const double again = w.bytesRead * static_cast<double>(times - 1);
+  double missed = 0;
+  if (target.gpu && again > 0) // unless the rows that are under way together stay in the cache
+    missed = std::clamp(std::min(w.blocks, cost::residentBlocks(target, w)) * static_cast<double>(rowsOfBlock) *
+                                w.bytesRead / static_cast<double>(g.rows) / target.usableL2() -
+                            1,
+                        0.0, 1.0);
+  w.bytesRead += again * missed;
+  w.l2Bytes = again * (1 - missed);
+  // Weights and the like come from the second-level cache once for each SM, or with every row where its first cache does
+  // not hold them.
+  if (target.gpu && !g.across && !g.parts) {
+    const auto shared = static_cast<double>(held.shared), blocks = static_cast<double>(g.cluster),
+               rows = static_cast<double>(g.rows);
+    const bool holds = shared / blocks <= target.sharedPerSm / 2;
+    w.l2Bytes += shared * (std::max(1.0, holds ? std::min(rows, target.smCount / blocks) : rows) - 1);
+  }
   g.work = w;
   g.time = cost::estimate(w, target);
+  return times;
+}
+
+static bool isFew(const PlannedGroup &g, int64_t blocks, const cost::TargetDesc &target) {
+  return static_cast<double>(g.rows * blocks) <= target.smCount;
+}
+
+/// A row divided between the blocks of a cluster, each of which holds its part in registers. False: it is too long, or
+/// too short to give each thread a vector. The sizes are those measured on an H200 (tests/bench/NOTES.md): small blocks,
+/// of which an SM holds several, so that one computes while another's loads are under way; and where an SM would have no
+/// more than one, as many threads as leave each of them four vectors.
+static bool layOutCluster(const Held &held, int64_t blocks, const cost::TargetDesc &target, PlannedGroup &g) {
+  constexpr int64_t kMostVectors = 16, kMostOfFew = 8;
+  const int64_t vectors = (g.width / g.lanes + blocks - 1) / blocks;
+  const bool few = isFew(g, blocks, target);
+  g.cluster = blocks;
+  g.rowsPerBlock = 1;
+  g.resident = true;
+  const int64_t most = few || blocks >= 8 ? 512 : 256;
+  for (g.threads = few ? 128 : 256; g.threads < most && vectors > g.threads * (few ? 4 : kMostVectors);)
+    g.threads *= 2;
+  g.unroll = (vectors + g.threads - 1) / g.threads;
+  const int64_t budget =
+      std::min<int64_t>(static_cast<int64_t>(target.registersPerSm) / g.threads, 128) - kClusterRegisters;
+  g.keeps = g.unroll * held.between <= budget;
+  return vectors >= g.threads && g.unroll <= (few ? kMostOfFew : kMostVectors) &&
+         g.unroll * (g.keeps ? held.between : held.loads) <= budget;
+}
+
+/// Takes a cluster where that is predicted to be quicker by more than the prediction is worth. Returns how often the row
+/// is read.
+static int64_t chooseCluster(const Graph &graph, const Trace &trace, const Held &held, const cost::TargetDesc &target,
+                             int64_t times, PlannedGroup &g) {
+  constexpr double kWorthwhile = 0.97;
+  PlannedGroup best = g;
+  for (auto [blocks, _] : target.activeClusters) {
+    PlannedGroup other = g;
+    // Clusters of more than eight are not had everywhere: where a row fits in no less.
+    if (!std::has_single_bit(static_cast<uint64_t>(blocks)) || (blocks > 8 && best.cluster > 1) ||
+        !layOutCluster(held, blocks, target, other))
+      continue;
+    measure(graph, trace, held, target, other);
+    if (!other.time.fits)
+      continue;
+    if (best.cluster == 1              ? other.time.total < kWorthwhile * best.time.total
+        : isFew(other, blocks, target) ? other.time.total <= best.time.total // no SM is idle then that need not be
+                                       : other.time.total < best.time.total)
+      best = std::move(other);
+  }
+  if (best.cluster == 1)
+    return times;
+  auto us = [](double seconds) {
+    std::string text = std::to_string(std::round(seconds * 1e7) / 10);
+    return text.substr(0, text.find('.') + 2) + " us";
+  };
+  best.why.push_back("a cluster of " + std::to_string(best.cluster) +
+                     " blocks shares a row and exchanges through their shared memory: " + us(best.time.total) +
+                     ", with one block a row " + us(g.time.total));
+  g = std::move(best);
+  return 1;
+}
+
+bool scheduleRows(const Graph &graph, const Trace &trace, const cost::TargetDesc &target, PlannedGroup &g) {
+  Held held = heldRegisters(graph, trace);
+  auto reductions = std::count_if(trace.instances.begin(), trace.instances.end(), [&](const Instance &in) {
+    return in.node != kNone && opInfo(graph.nodes[in.node].op).cls == OpClass::Reduction && !in.segment;
+  });
+  if (!g.parts)
+    layOut(held, reductions, target, g);
+  else if (int64_t copied = vectorBytes(graph, trace, copiedLoads(graph, trace));
+           reductions == 0 || !layOutCarrying(held, static_cast<int64_t>(trace.columnSums.size()), copied, target, g))
+    return false;
+  // A segment is had by neighbouring threads of one warp, all of which go over the row as often.
+  int64_t vectors = g.width / g.lanes, segments = 0;
+  for (const Instance &in : trace.instances)
+    if (in.segment) {
+      int64_t sharing = in.segment / g.lanes;
+      if (g.across || !std::has_single_bit(static_cast<uint64_t>(sharing)) || sharing > 32 ||
+          g.threads % sharing != 0 || (!g.resident && vectors % g.threads != 0))
+        return false;
+      segments = in.segment;
+    }
+
+  if (target.sm == 90 && !g.parts && !g.across)
+    layOutStaged(graph, trace, held, target, g);
+  int64_t times = measure(graph, trace, held, target, g);
+  if (target.gpu && !g.staged && !g.parts && !g.across && reductions > 0)
+    times = chooseCluster(graph, trace, held, target, times, g);
   g.unfusedBytes = unfusedBytes(graph, g.nodes);
 
   if (g.online)
@@ -400,6 +599,10 @@ bool scheduleRows(const Graph &graph, const Trace &trace, const cost::TargetDesc
     g.why.push_back("asynchronous copies bring the next " +
                     (g.stages == 2 ? std::string("row") : std::to_string(g.stages - 1) + " rows") +
                     " to shared memory while one is computed");
+  if (g.staged)
+    g.why.push_back("no more than 4 bytes of a row are a vector: the " + std::to_string(g.rowsPerBlock) +
+                    (g.rowsPerBlock == 1 ? " row" : " rows") +
+                    " of a block are copied to shared memory as one range, and results from there");
   std::string shape = std::to_string(g.rows) + " rows of " + std::to_string(g.width);
   g.why.push_back("one kernel over " + shape + ": " + std::to_string(trace.levels) + " dependent reduction" +
                   (trace.levels == 1 ? "" : "s") + " and what is elementwise around " +
@@ -417,14 +620,15 @@ bool scheduleRows(const Graph &graph, const Trace &trace, const cost::TargetDesc
                     std::to_string(g.threads) + " to a row" +
                     (g.lanes > 1 ? ", " + std::to_string(g.lanes) + " rows to a thread" : ""));
   else if (g.resident)
-    g.why.push_back("a row is held in the registers of " + std::to_string(g.threads) +
-                    (g.threads == 1 ? " thread, " : " threads, ") + std::to_string(g.unroll) + " vector" +
-                    (g.unroll == 1 ? "" : "s") + " of " + std::to_string(g.lanes) + " each (" +
-                    std::to_string(g.unroll * held.loads) + " registers of loads" +
-                    (g.keeps && held.dear
-                         ? ", " + std::to_string(g.unroll * held.dear) + " of results that are dear to compute again"
-                         : "") +
-                    ")");
+    g.why.push_back(
+        "a row is held in the registers of " + (g.cluster > 1 ? std::to_string(g.cluster) + " times " : std::string()) +
+        std::to_string(g.threads) + (g.threads == 1 ? " thread, " : " threads, ") + std::to_string(g.unroll) +
+        " vector" + (g.unroll == 1 ? "" : "s") + " of " + std::to_string(g.lanes) + " each (" +
+        std::to_string(g.unroll * held.loads) + " registers of loads" +
+        (g.keeps && held.dear
+             ? ", " + std::to_string(g.unroll * held.dear) + " of results that are dear to compute again"
+             : "") +
+        ")");
   else
     g.why.push_back("a row does not fit in the registers of a block: it is read " + std::to_string(times) +
                     " times by " + std::to_string(g.threads) + " threads");

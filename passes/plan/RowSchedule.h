@@ -27,6 +27,17 @@ std::vector<bool> dearInstances(const Graph &, const Trace &);
 /// Instances of a kernel with parts whose vectors, of pointers that are multiples of 16 bytes, asynchronous copies can move: what
 /// each row loads anew, 4, 8 or 16 bytes a vector.
 std::vector<uint32_t> copiedLoads(const Graph &, const Trace &);
+/// Whether an instance or a store of a row kernel goes over a tensor of all its elements in their own order.
+bool isFlat(const Trace &, const index::Expr &linear);
+/// Instances of a kernel whose rows are staged that shared memory is filled with.
+std::vector<uint32_t> stagedLoads(const Graph &, const Trace &);
+/// Places in Trace::stores of what is written to shared memory first.
+std::vector<size_t> stagedStores(const Graph &, const Trace &);
+/// Shared memory that one such tensor takes of `rows` rows: its elements from a multiple of 16 bytes in memory on.
+int64_t stagedBytes(const Trace &, DType, int64_t rows);
+/// And what lies before all of them, for the barrier that copies are announced to.
+inline constexpr int64_t kStagedBarrier = 128;
+
 /// Bytes of a vector of what these load.
 int64_t vectorBytes(const Graph &, const Trace &, const std::vector<uint32_t> &loads);
 

@@ -312,9 +312,11 @@ WgmmaForm wgmmaForm(const Graph &graph, const Trace &epilogue, const std::vector
     }
     if (left) {
       shape.aKMajor = kMajor;
+      shape.aPitch = stride;
       out.left = *std::move(a);
     } else {
       shape.bKMajor.push_back(kMajor);
+      shape.bPitch.push_back(stride);
       out.right.push_back(*std::move(a));
     }
   }

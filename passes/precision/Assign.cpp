@@ -50,10 +50,15 @@ public:
     PrecisionRecord &r = out.record;
     r.mode = g.precision.mode;
     r.tolerance = g.precision.tolerance;
+    r.observed = !g.precision.observed.empty();
     r.errorKept = std::sqrt(worst(start.variance));
+    for (double v : start.variance)
+      r.errorsKept.push_back(std::sqrt(v));
     r.secondsKept = start.seconds;
     const PrecisionState::Totals now = state.totals();
     r.error = std::sqrt(worst(now.variance));
+    for (double v : now.variance)
+      r.errors.push_back(std::sqrt(v));
     r.seconds = now.seconds;
     record(r, now);
     return out;

@@ -144,7 +144,9 @@ ErrorModel::ErrorModel(const Graph &g)
   }
   for (ValueId output : g.outputs) {
     std::vector<double> &gain = gains.emplace_back(g.values.size(), 0.0);
-    gain[output] = kAllowance * kAllowance;
+    const auto observed = g.precision.observed.find(g.values[output].name);
+    const double factor = kAllowance * (observed == g.precision.observed.end() ? 1 : observed->second);
+    gain[output] = factor * factor;
     for (NodeId n = static_cast<NodeId>(g.nodes.size()); n-- > 0;) {
       const Node &node = g.nodes[n];
       double at = gain[node.outputs[0]];

@@ -43,9 +43,11 @@ struct PrecisionDecision {
 struct PrecisionRecord {
   std::string mode; ///< empty: nothing was asked for
   double tolerance = 0;
-  double error = 0, errorKept = 0;     ///< estimated, of the worst output: as assigned, and with nothing changed
-  double seconds = 0, secondsKept = 0; ///< of all that is decided about
-  double atBind = 0;                   ///< seconds
+  double error = 0, errorKept = 0;        ///< estimated, of the worst output: as assigned, and with nothing changed
+  std::vector<double> errors, errorsKept; ///< of each output
+  bool observed = false;                  ///< estimates were multiplied by what samples showed
+  double seconds = 0, secondsKept = 0;    ///< of all that is decided about
+  double atBind = 0;                      ///< seconds
   std::vector<PrecisionDecision> decisions;
 };
 

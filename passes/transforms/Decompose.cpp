@@ -25,10 +25,11 @@ namespace {
 /// Builds the ops that stand for one node.
 class Decomposer : rl::NodeBuilder {
 public:
-  /// `rowBlocks`: blocks that take rows one after the other, where sums down the columns of rows that are reduced as well are to
-  /// be carried along; `rows`: shapes of what is reduced along its last dimension.
-  Decomposer(Operation *op, int64_t rowBlocks, const std::set<std::vector<int64_t>> &rows)
-      : NodeBuilder(op), rowBlocks(rowBlocks), rows(rows) {}
+  /// `rowBlocks`: blocks that take rows one after the other, where sums down the columns of rows that are reduced as well
+  /// are to be carried along; `clusterRows`: so many rows, each by a cluster of eight blocks, occupy half of the machine, 0
+  /// where it has no clusters; `rows`: shapes of what is reduced along its last dimension.
+  Decomposer(Operation *op, int64_t rowBlocks, int64_t clusterRows, const std::set<std::vector<int64_t>> &rows)
+      : NodeBuilder(op), rowBlocks(rowBlocks), clusterRows(clusterRows), rows(rows) {}
 
   /// What the node's result is replaced by; null: it stays.
   Value run() {
@@ -45,9 +46,11 @@ public:
 
 private:
   /// Into how many parts, contiguous along dimension `dim`, a reduction is divided so that enough blocks and cores work on it; 1:
-  /// not at all. What a block can hold as a row stays whole, as other ops on the same rows may then share its kernel.
-  static int64_t partsOf(ArrayRef<int64_t> shape, ArrayRef<int64_t> dims, int64_t dim) {
-    constexpr int64_t kLongRow = 1 << 16, kLongColumn = 2048, kBlocks = 1024, kRowsOfBlock = 128, kLeast = 256;
+  /// not at all. What a block or a cluster can hold as a row stays whole, as other ops on the same rows may then share its
+  /// kernel.
+  int64_t partsOf(ArrayRef<int64_t> shape, ArrayRef<int64_t> dims, int64_t dim) const {
+    constexpr int64_t kLongRow = 1 << 16, kClusterRow = 1 << 18, kVector = 8, kLongColumn = 2048, kBlocks = 1024,
+                      kRowsOfBlock = 128, kLeast = 256;
     int64_t results = 1, reduced = 1;
     for (auto [d, extent] : llvm::enumerate(shape))
       (llvm::is_contained(dims, static_cast<int64_t>(d)) ? reduced : results) *= extent;
@@ -55,6 +58,8 @@ private:
     int64_t blocks = column ? (results + kRowsOfBlock - 1) / kRowsOfBlock : results;
     int64_t most = column ? kBlocks / 2 : kBlocks;
     if (reduced < (column ? kLongColumn : kLongRow) || blocks >= most / 2)
+      return 1;
+    if (!column && clusterRows && results >= clusterRows && reduced <= kClusterRow && reduced % kVector == 0)
       return 1;
     int64_t best = 1;
     for (int64_t parts = 2; parts <= shape[dim] && parts * blocks <= most && reduced / parts >= kLeast; ++parts)
@@ -297,7 +302,7 @@ private:
     return full(0, type);
   }
 
-  int64_t rowBlocks;
+  int64_t rowBlocks, clusterRows;
   const std::set<std::vector<int64_t>> &rows;
 };
 
@@ -306,7 +311,8 @@ struct DecomposePass : PassWrapper<DecomposePass, OperationPass<func::FuncOp>> {
   DecomposePass() = default;
   explicit DecomposePass(const rl::cost::TargetDesc &target)
       // Two blocks an SM, so that one computes while the other waits.
-      : rowBlocks(target.gpu ? 2 * static_cast<int64_t>(target.smCount) : 0) {}
+      : rowBlocks(target.gpu ? 2 * static_cast<int64_t>(target.smCount) : 0),
+        clusterRows(target.activeClusters.contains(8) ? static_cast<int64_t>(target.smCount) / 16 : 0) {}
   StringRef getArgument() const override { return "ridge-decompose"; }
   StringRef getDescription() const override {
     return "Norms, softmax and composed reductions as elementwise ops and plain reductions";
@@ -331,13 +337,13 @@ struct DecomposePass : PassWrapper<DecomposePass, OperationPass<func::FuncOp>> {
         rows.insert(type.getShape().vec());
     }
     for (Operation *op : ops)
-      if (Value v = Decomposer(op, rowBlocks, rows).run()) {
+      if (Value v = Decomposer(op, rowBlocks, clusterRows, rows).run()) {
         op->getResult(0).replaceAllUsesWith(v);
         op->erase();
       }
   }
 
-  int64_t rowBlocks = 0;
+  int64_t rowBlocks = 0, clusterRows = 0;
 };
 
 } // namespace

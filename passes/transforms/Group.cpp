@@ -85,6 +85,8 @@ private:
           name("parts", i64(g.parts)),
           name("in_turn", b.getBoolAttr(g.inTurn)),
           name("stages", i64(g.stages)),
+          name("cluster", i64(g.cluster)),
+          name("staged", b.getBoolAttr(g.staged)),
           name("stream_bytes", i64(g.streamBytes)),
       });
     if (g.kind == "transpose")
@@ -257,7 +259,7 @@ void rl::registerRidgePasses() {
   registerShareLaunchPass();
   registerEarlyLaunchPass();
   registerPass([] { return rl::createEmptyTensorsPass(); });
-  registerPass([] { return rl::createProductsPass(false); });
+  registerPass([] { return rl::createProductsPass(); });
   registerPass([] { return rl::createDecomposePass(); });
   registerPass([] { return rl::createDecomposeLossPass(); });
   registerPass([] { return rl::createDecomposeQuantPass(); });

@@ -27,9 +27,10 @@ std::unique_ptr<mlir::Pass> createPinsPass();
 /// Nests every `ridge.cat` of more operands than `most` (two or more), so that each kernel reads a part of them.
 std::unique_ptr<mlir::Pass> createSplitCatsPass(size_t most);
 /// Matrix products as `ridge.matmul` of three dimensions each in the type that accumulates, with what else the nodes say as
-/// layout and elementwise ops around it; attention by such products and a softmax. `pad`: large operands of 16 bits whose rows are
-/// not whole 16-byte vectors are padded with zeros along K.
-std::unique_ptr<mlir::Pass> createProductsPass(bool pad);
+/// layout and elementwise ops around it; attention by such products and a softmax. On a GPU, large operands of 8 and 16 bits whose
+/// rows are not whole 16-byte vectors are padded with zeros along K, and to whole lines of the cache where the model finds that quicker.
+std::unique_ptr<mlir::Pass> createProductsPass();
+std::unique_ptr<mlir::Pass> createProductsPass(const cost::TargetDesc &);
 /// Norms, softmax and the reductions that are made of others (mean, var, logsumexp, argmax, argmin) as elementwise ops and
 /// plain reductions, with f32 in between; reductions over nothing and over one element as what they give.
 std::unique_ptr<mlir::Pass> createDecomposePass();

@@ -25,7 +25,7 @@ rl::Status rl::runPipeline(ModuleOp module, const cost::TargetDesc &target, cons
   f.addPass(createEmptyTensorsPass());
   f.addPass(createDecomposeLossPass());
   f.addPass(createDecomposeQuantPass());
-  f.addPass(createProductsPass(target.gpu));
+  f.addPass(createProductsPass(target));
   f.addPass(createDecomposePass(target));
   f.addPass(mlir::createCanonicalizerPass());
   f.addPass(mlir::createCSEPass());

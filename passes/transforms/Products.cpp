@@ -7,6 +7,7 @@
 // made keeps the node's name and place in the file.
 #include "ir/dialect/OpModel.h"
 #include "ir/dialect/Ridge.h"
+#include "passes/cost/GemmModel.h"
 #include "passes/transforms/NodeBuilder.h"
 #include "passes/transforms/Passes.h"
 
@@ -28,7 +29,8 @@ using Extents = SmallVector<int64_t>;
 /// Builds the ops that stand for one node.
 class ProductLowering : rl::NodeBuilder {
 public:
-  ProductLowering(Operation *op, bool pad) : NodeBuilder(op), pad(pad) {}
+  ProductLowering(Operation *op, bool pad, const rl::cost::TargetDesc *machine)
+      : NodeBuilder(op), pad(pad), machine(machine) {}
 
   /// What the node's result is replaced by; null: it stays.
   Value run() {
@@ -114,11 +116,11 @@ private:
 
   /// Rows of numbers of 16 or 8 bits that are no multiple of 16 bytes are read number by number, and 8-bit numbers are multiplied
   /// where K is contiguous. Where there is much to multiply it takes less time to write such operands anew: along K, and up to the
-  /// next multiple with zeros.
+  /// next multiple with zeros. The same goes for rows that begin amid lines of the cache, by the model.
   void padRows(Matrices &x, Matrices &y, int64_t M, int64_t N, int64_t &K) {
-    // Rows that begin at lines of 128 bytes where that adds little to multiply: others share lines with their neighbours, and
+    // Rows that begin at lines of the cache where that adds little to multiply: others share lines with their neighbours, and
     // tiles fetch these twice.
-    constexpr int64_t kVectorBytes = 16, kLineBytes = 128, kLeast = 128, kMuch = 1024;
+    constexpr int64_t kVectorBytes = 16, kLineBytes = rl::cost::kCacheLine, kLeast = 128, kMuch = 1024;
     auto isFloat8 = [](rl::DType t) { return t == rl::DType::F8E4M3 || t == rl::DType::F8E5M2; };
     const rl::DType tx = dtypeOf(x.v), ty = dtypeOf(y.v);
     const bool bytes = (isFloat8(tx) && isFloat8(ty)) || (tx == ty && (tx == rl::DType::I8 || tx == rl::DType::U8));
@@ -128,10 +130,23 @@ private:
     const int64_t size = bytes ? 1 : 2, vector = kVectorBytes / size, line = kLineBytes / size;
     auto fits = [&](const Matrices &m) { return typeOf(m.v).getShape().back() % vector == 0; };
     auto turns = [&](const Matrices &m) { return m.transposed == (&m == &x) && (bytes || !fits(m)); };
-    if (!turns(x) && !turns(y) && fits(x) && fits(y))
-      return;
     const int64_t step = K >= kMuch ? line : vector;
-    const int64_t whole = K % vector == 0 ? K : (K + step - 1) / step * step;
+    int64_t whole = K % vector == 0 ? K : (K + step - 1) / step * step;
+    if (!turns(x) && !turns(y) && fits(x) && fits(y)) {
+      if (!machine || x.transposed || !y.transposed || K % step == 0)
+        return;
+      rl::cost::GemmShape shape;
+      shape.batch = typeOf(x.v).getShape().front();
+      shape.m = M;
+      shape.n = N;
+      shape.k = K;
+      shape.a = tx;
+      shape.b = ty;
+      shape.outputs = {rl::DType::BF16};
+      whole = (K + step - 1) / step * step;
+      if (!rl::cost::paddingPays(shape, whole, *machine))
+        return;
+    }
     for (bool left : {true, false}) {
       Matrices &m = left ? x : y;
       if (turns(m)) {
@@ -297,36 +312,54 @@ private:
   }
 
   bool pad; ///< so that rows are whole 16-byte vectors
+  const rl::cost::TargetDesc
+      *machine; ///< by which it is judged whether they should be whole lines of the cache; or null
 };
 
 struct ProductsPass : PassWrapper<ProductsPass, OperationPass<func::FuncOp>> {
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(ProductsPass)
   ProductsPass() = default;
-  ProductsPass(const ProductsPass &other) : PassWrapper(other) {}
-  explicit ProductsPass(bool padded) { pad = padded; }
+  ProductsPass(const ProductsPass &other) : PassWrapper(other), machine(other.machine) {}
+  explicit ProductsPass(const rl::cost::TargetDesc &target) : machine(&target) { pad = target.gpu; }
   StringRef getArgument() const override { return "ridge-products"; }
   StringRef getDescription() const override { return "Matrix products in one form, and attention by products"; }
 
   Option<bool> pad{*this, "pad",
                    llvm::cl::desc("write operands of 16 bits anew whose rows are not whole 16-byte vectors"),
                    llvm::cl::init(false)};
+  Option<std::string> targetName{*this, "target", llvm::cl::desc("machine by which more is judged to be worth that"),
+                                 llvm::cl::init("")};
 
   void runOnOperation() override {
     if (getOperation().isExternal())
       return;
+    std::optional<rl::cost::TargetDesc> named;
+    if (!targetName.empty()) {
+      auto found = rl::cost::findTarget(targetName);
+      if (!found) {
+        getOperation().emitError(found.error().message);
+        return signalPassFailure();
+      }
+      named = *found;
+    }
     SmallVector<Operation *> ops;
     getOperation().walk([&](Operation *op) {
       if (isa<ridge::MatmulOp, ridge::LinearOp, ridge::AttentionOp>(op))
         ops.push_back(op);
     });
     for (Operation *op : ops)
-      if (Value v = ProductLowering(op, pad).run()) {
+      if (Value v = ProductLowering(op, pad, named ? &*named : machine).run()) {
         op->getResult(0).replaceAllUsesWith(v);
         op->erase();
       }
   }
+
+  const rl::cost::TargetDesc *machine = nullptr;
 };
 
 } // namespace
 
-std::unique_ptr<Pass> rl::createProductsPass(bool pad) { return std::make_unique<ProductsPass>(pad); }
+std::unique_ptr<Pass> rl::createProductsPass() { return std::make_unique<ProductsPass>(); }
+std::unique_ptr<Pass> rl::createProductsPass(const cost::TargetDesc &target) {
+  return std::make_unique<ProductsPass>(target);
+}

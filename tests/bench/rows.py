@@ -92,6 +92,14 @@ def rows(scale):
     yield graph("log_softmax", {"x": bf(8192 // scale, 50304)}, [node("log_softmax", ["x"], "y", dim=1)], ["y"])
     yield graph("cross_entropy", {"x": bf(8192 // scale, 128256), "t": tensor("i64", 8192 // scale)},
                 [node("cross_entropy", ["x", "t"], "y")], ["y"])
+    yield graph("softmax_long", {"x": tensor("f32", 4096 // scale, 131072)}, [node("softmax", ["x"], "y", dim=1)],
+                ["y"])
+    yield graph("softmax_long_few", {"x": tensor("f32", 16, 131072)}, [node("softmax", ["x"], "y", dim=1)], ["y"])
+    yield graph("layer_norm_long", {"x": bf(1024 // scale, 65536), "w": bf(65536), "b": bf(65536)},
+                [node("layer_norm", ["x", "w", "b"], "y")], ["y"])
+    yield graph("softmax_odd", {"x": bf(524288 // scale, 77)}, [node("softmax", ["x"], "y", dim=1)], ["y"])
+    yield graph("rms_norm_odd", {"x": bf(16384 // scale, 4097), "w": bf(4097)},
+                [node("rms_norm", ["x", "w"], "y")], ["y"])
     yield graph("column_sum", {"g": bf(65536 // scale, 4096)},
                 [node("cast", ["g"], "h", dtype="f32"), node("sum", ["h"], "y", dims=[0])], ["y"])
     yield graph("sum_of_squares", {"g": bf((1 << 28) // scale)},

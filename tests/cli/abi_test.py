@@ -4,9 +4,11 @@
 """The compiler's C interface, from ctypes: codes and places of errors, arguments that make no sense, bytes that are no
 graph, unaligned and shared pointers, threads, and nodes pinned to a narrower type.
 
-usage: abi_test.py [unittest arguments], with libridgeline.so in $RIDGELINE_LIBRARY."""
+usage: abi_test.py [unittest arguments], with libridgeline.so in $RIDGELINE_LIBRARY. Delayed scaling is tested on the
+reference interpreter and on $RIDGELINE_TEST_TARGET (cpu or cuda; default: cpu)."""
 import ctypes as C
 import json
+import math
 import os
 import pathlib
 import random
@@ -212,8 +214,43 @@ class Precision(Abi):
                         self.assertAlmostEqual(value, sum(row) * scale, delta=abs(sum(row)) * 1e-2)
 
 
+class Memory:
+    """Tensors of f32 that the host and the target share."""
+
+    def __init__(self, target):
+        self.cuda = C.CDLL("libcuda.so.1") if target == "cuda" else None
+        if self.cuda:
+            context = C.c_void_p()
+            self.check(self.cuda.cuInit(0))
+            self.check(self.cuda.cuDevicePrimaryCtxRetain(C.byref(context), 0))
+            self.check(self.cuda.cuCtxSetCurrent(context))
+
+    def check(self, code):
+        if code:
+            raise RuntimeError(f"CUDA driver: error {code}")
+
+    def floats(self, values):
+        if not self.cuda:
+            return (C.c_float * len(values))(*values)
+        at = C.c_void_p()
+        self.check(self.cuda.cuMemAllocManaged(C.byref(at), C.c_size_t(4 * len(values)), 1))
+        tensor = (C.c_float * len(values)).from_address(at.value)
+        tensor[:] = values
+        return tensor
+
+    def wait(self):
+        if self.cuda:
+            self.check(self.cuda.cuCtxSynchronize())
+
+    def free(self, *tensors):
+        for t in tensors if self.cuda else ():
+            self.check(self.cuda.cuMemFree_v2(C.c_void_p(C.addressof(t))))
+
+
 class DelayedScaling(Abi):
     """Scales from the amax of earlier runs, beside a model in Python."""
+    TARGETS = ("reference", os.environ.get("RIDGELINE_TEST_TARGET", "cpu"))
+    memory = Memory(TARGETS[1])
     N = 6
     LARGEST = {"i8": 127.0, "f8e4m3": 448.0, "f8e5m2": 57344.0}
     CLIPS = {"i8": 127.5, "f8e4m3": 464.0, "f8e5m2": 61440.0}
@@ -235,11 +272,14 @@ class DelayedScaling(Abi):
         return list(struct.unpack(form, data.raw))
 
     def run_all(self, m, x):
-        data, n = (C.c_float * self.N)(*x), L.rl_count(m, 2)
-        out = [(C.c_float * self.N)() for _ in range(n)]
+        n = L.rl_count(m, 2)
+        data, *out = [self.memory.floats(v) for v in [x] + [[math.nan] * self.N] * n]
         code = L.rl_run(m, (C.c_void_p * 1)(C.addressof(data)), (C.c_void_p * n)(*map(C.addressof, out)), None)
         self.assertEqual(code, OK, L.rl_last_error())
-        return [list(o) for o in out]
+        self.memory.wait()
+        results = [list(o) for o in out]
+        self.memory.free(data, *out)
+        return results
 
     def test_scales_follow_the_history(self):
         nodes = [("x", "i8", [], {}), ("h", "f8e4m3", [0.25], {}), ("x", "f8e5m2", [], {})]
@@ -247,7 +287,7 @@ class DelayedScaling(Abi):
         runs = [[f32(r.gauss(0, 1) * size) for _ in range(self.N)] for size in [1000] + [1.5 ** (k % 7) for k in range(39)]]
         runs[4] = [0.0] * self.N
         runs[9][2], runs[21][0] = float("inf"), float("nan")
-        for target in ("reference", "cpu"):
+        for target in self.TARGETS:
             for every in (None, 1, 3, 16):
                 m = self.delayed(self.graph(*nodes), target, every)
                 history, scale, overflows = [[0.0] * 16 for _ in nodes], [1.0, 0.25, 1.0], [0, 0, 0]
@@ -271,7 +311,7 @@ class DelayedScaling(Abi):
 
     def test_state_is_saved_and_bound_again(self):
         g, x = self.graph(("x", "i8", [], {})), [1.0, -2.0, 3.0, 40.0, -500.0, 6.5]
-        for target in ("reference", "cpu"):
+        for target in self.TARGETS:
             m = self.delayed(g, target)
             self.assertEqual((L.rl_count(m, 1), L.rl_count(m, 2)), (4, 1))
             self.run_all(m, x)
@@ -299,7 +339,7 @@ class DelayedScaling(Abi):
         # Names that the graph has are left alone; what parameters make and what has a scale of its own keeps it.
         g = self.graph(tokens, ("x", "i8", [], {}), ("w", "i8", [], {}), ("x", "i8", ["s"], {}),
                        ("x", "i8", [], {"scheme": "asymmetric"}), parameters={"w": F32(self.N), "s": F32(), "delayed.scale": F32()})
-        for target in ("reference", "cpu"):
+        for target in self.TARGETS:
             m = self.delayed(g, target)
             for name, count in (("w", self.N), ("s", 1), ("delayed.scale", 1)):
                 self.assertEqual(L.rl_bind(m, name.encode(), (C.c_float * count)(*[1.0] * count), 4 * count), OK)

@@ -298,6 +298,82 @@ class Calibrate(Cli):
         self.refused(2, "i.json", "--data", "s.safetensors", place="s.safetensors:/i")
 
 
+class Precision(Cli):
+    """Errors of a precision policy, measured on samples."""
+    K, N = 4096, 2048
+
+    def bf16(self, rows, columns, scale, seed, outlier=0.0):
+        """Normal numbers, the same again after a prime number of them; each row may begin with an outlier."""
+        block = T.bf16(*gauss(4099, seed, scale))
+        raw = bytearray((block * (rows * columns // 4099 + 1))[:2 * rows * columns])
+        for r in range(rows if outlier else 0):
+            raw[2 * r * columns:2 * r * columns + 2] = T.bf16(outlier * scale)
+        return bytes(raw)
+
+    def prepare(self, tolerance, outlier=0.0, **policy):
+        K, N = self.K, self.N
+        self.write("g.json", graph(
+            [node("linear", ["x", "w"], "h"), node("silu", ["h"], "a"), node("linear", ["a", "v"], "y")],
+            inputs={"x": {"dtype": "bf16", "shape": ["B", K]}}, outputs=["y"], dims={"B": {"min": 1, "max": 4}},
+            parameters={"w": {"dtype": "bf16", "shape": [N, K]}, "v": {"dtype": "bf16", "shape": [K, N]}},
+            precision={"mode": "auto", "tolerance": tolerance, **policy}))
+        T.save(self.path("w.safetensors"), {"w": ("BF16", [N, K], self.bf16(N, K, K**-0.5, 1, outlier)),
+                                            "v": ("BF16", [K, N], self.bf16(K, N, N**-0.5, 2, outlier))})
+        os.makedirs(self.path("data"), exist_ok=True)
+        for k, rows in enumerate((1, 2)):
+            T.save(self.path(f"data/{k}.safetensors"), {"x": ("BF16", [rows, K], self.bf16(rows, K, 1, 3 + k))})
+
+    def calibrate(self, *more):
+        return self.ok("calibrate", "g.json", "--data", "data", "--params", "w.safetensors", "--target", "reference", *more)
+
+    def types(self, path):
+        r = json.loads(self.ok("explain", path, "--target", "h200", "--dim", "B=1", "--format", "json").stdout)["precision"]
+        return r, [a["types"] for d in r["decisions"] if d["kind"] == "product" for a in d["alternatives"] if a["chosen"]]
+
+    def test_estimates_become_what_was_measured(self):
+        self.prepare(0.02)
+        r = json.loads(self.calibrate("--json", "-o", "c.json").stdout)
+        self.assertEqual((r["tensors"], r["samples"]), ([], 2))
+        p = r["precision"]
+        self.assertEqual((p["mode"], p["tolerance"], p["within"], p["outputs"][0]["name"]), ("auto", 0.02, True, "y"))
+        self.assertLess(p["outputs"][0]["measured"], 0.02)
+        self.assertLess(p["predicted_us"], p["predicted_kept_us"])
+        g, before = json.loads(self.read("c.json")), json.loads(self.read("g.json"))
+        self.assertEqual(g["precision"].pop("observed"), {"y": p["outputs"][0]["observed"]})
+        self.assertEqual(g["precision"], before["precision"])
+        self.assertEqual(g["nodes"], before["nodes"])
+        record, types = self.types("c.json")
+        self.assertTrue(record["observed"])
+        self.assertIn("bf16 x i8 widened", types)
+        self.assertTrue(0.7 < record["error"] / p["outputs"][0]["measured"] < 1.4, record["error"])
+        self.assertIn("by what samples showed", self.ok("explain", "c.json", "--target", "h200", "--dim", "B=1").stdout)
+        verified = self.ok("verify", "c.json", "--params", "w.safetensors", "--inputs", "data/0.safetensors", "--target", "cpu",
+                           "--precision").stdout
+        self.assertIn("within the tolerance of 0.02", verified)
+
+    def test_outliers_are_seen(self):
+        # One weight of 60 in each row: what is left of 8 bits for the others is little. The estimate knows nothing of it.
+        self.prepare(0.02, outlier=60.0)
+        _, types = self.types("g.json")
+        self.assertIn("bf16 x i8 widened", types)
+        text = self.calibrate("-o", "c.json").stdout.splitlines()
+        self.assertRegex(text[0], r"^graph g on reference: 2 samples$")
+        self.assertRegex(text[1], r"^precision auto, tolerance 0.02, \d rounds?: [\d.]+ us predicted for what is decided about, ")
+        self.assertRegex(text[2], r"^output +error measured +estimated without samples +observed$")
+        self.assertRegex(text[3], r"^y +0.0[\d]+ +0.0[\d]+ +[\d.]+$")
+        self.assertEqual(text[-1], "written: c.json")
+        self.assertGreater(json.loads(self.read("c.json"))["precision"]["observed"]["y"], 1)
+        self.assertNotIn("bf16 x i8 widened", self.types("c.json")[1])
+        self.assertLess(float(text[3].split()[1]), 0.02)
+
+    def test_what_cannot_be(self):
+        self.prepare(1e-6)
+        self.assertIn("no types were found with which every output's measured error is within the tolerance",
+                      self.calibrate().stdout)
+        self.prepare(0.02, observed={"x": 1})
+        self.fails(2, "verify", "g.json", "--dim", "B=1", place="g.json:/precision/observed/x")
+
+
 class Params(Cli):
     def test_where_parameters_come_from(self):
         self.write("g.json", graph([node("mul", ["x", "w"], "a"), node("add", ["a", "b"])],

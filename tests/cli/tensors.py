@@ -33,6 +33,11 @@ def load(path):
     return {n: (h["dtype"], h["shape"], data[h["data_offsets"][0] : h["data_offsets"][1]]) for n, h in header.items()}
 
 
+def bf16(*values):
+    """The upper halves of f32: rounded toward zero."""
+    return b"".join(struct.pack("<f", v)[2:] for v in values)
+
+
 def f32(*values):
     return struct.pack(f"<{len(values)}f", *values)
 

@@ -481,6 +481,7 @@ std::vector<GemmCase> sweepList() {
     DType type;
     bool promotes = false;
     int64_t scaleRows = 0;
+    bool bKMajor = true;
   };
   auto machine = *cost::findTarget("h200");
   std::vector<GemmCase> out;
@@ -502,7 +503,13 @@ std::vector<GemmCase> sweepList() {
                          {1, 512, 11008, 4096, E::Plain, DType::F8E4M3, true},
                          {1, 4096, 7168, 2048, E::Plain, DType::F8E4M3, true, 128},
                          {1, 8192, 4096, 7168, E::Plain, DType::F8E4M3, true, 128},
-                         {1, 8192, 8192, 8192, E::Plain, DType::I8}}) {
+                         {1, 8192, 8192, 8192, E::Plain, DType::I8},
+                         {1, 8192, 8192, 8192, E::Plain, DType::BF16, false, 0, false},
+                         {1, 4096, 4096, 4096, E::Plain, DType::BF16, false, 0, false},
+                         {1, 512, 11008, 4096, E::Plain, DType::BF16, false, 0, false},
+                         {1, 1796, 1792, 4096, E::Plain, DType::BF16, false, 0, false},
+                         {1, 4096, 4096, 4104, E::Plain, DType::BF16},
+                         {1, 512, 11008, 4104, E::Plain, DType::BF16}}) {
     GemmCase c;
     c.m = s.m;
     c.n = s.n;
@@ -513,6 +520,7 @@ std::vector<GemmCase> sweepList() {
     c.type = s.type;
     c.promotes = s.promotes;
     c.scaleRows = s.scaleRows;
+    c.bKMajor = s.bKMajor;
     std::vector<T> all;
     for (const cost::GemmCandidate &k : cost::chooseGemmTiles(c.shape(), machine, 4))
       all.push_back(k.tile);

@@ -28,7 +28,8 @@ namespace {
 /// Graphs of a few nodes around reductions over one tensor's rows.
 class Generator : GraphMaker {
 public:
-  explicit Generator(uint64_t seed) : GraphMaker(seed), heads(seed % 6 == 5), columns(seed % 16 == 9) {}
+  explicit Generator(uint64_t seed)
+      : GraphMaker(seed), heads(seed % 6 == 5), columns(seed % 16 == 9), longs(seed % 16 == 3), odd(seed % 16 == 11) {}
   GraphSpec run();
 
 private:
@@ -43,6 +44,8 @@ private:
 
   const bool heads;   ///< reductions of segments of rows
   const bool columns; ///< sums down the columns of what is reduced by rows, as many as a GPU's blocks carry along
+  const bool longs;   ///< rows that a GPU's blocks share
+  const bool odd;     ///< rows that no vectors divide, as many as a GPU copies to shared memory
 };
 
 Generator::Shape Generator::shape() {
@@ -50,6 +53,16 @@ Generator::Shape Generator::shape() {
     static const std::vector<Shape> tall = {{264, 1024},    {264, 1032}, {396, 1056},   {264, 517},
                                             {2, 132, 1024}, {280, 2048}, {3, 264, 1024}};
     return rng.pick(tall);
+  }
+  if (longs) {
+    static const std::vector<Shape> wide = {{1, 32768}, {2, 32768},  {1, 65536}, {3, 40960},
+                                            {2, 20480}, {1, 131072}, {1, 98312}, {2, 30012}};
+    return rng.pick(wide);
+  }
+  if (odd) {
+    static const std::vector<Shape> uneven = {{16901, 3},    {16896, 5},  {4, 4230, 7}, {8450, 31},  {4225, 77},
+                                              {2, 267, 517}, {133, 2051}, {140, 2050},  {1057, 259}, {132, 1023}};
+    return rng.pick(uneven);
   }
   static const std::vector<int64_t> widths = {1,  2,   3,   5,   7,   8,   12,  16,  24,   31,   32,   40,   64,  77,
                                               96, 128, 129, 160, 255, 256, 384, 512, 1000, 1024, 1536, 2048, 4099};

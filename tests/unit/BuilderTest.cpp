@@ -106,7 +106,7 @@ TEST(Builder, WholeGraphSettings) {
   auto z = g.neg(y);
   g.output(z, "z");
   g.strict();
-  g.precision({.mode = "auto", .tolerance = 0.1, .pin = {{"x", DType::F16}}});
+  g.precision({.mode = "auto", .tolerance = 0.1, .pin = {{"x", DType::F16}}, .observed = {{"z", 0.5}}});
   g.gradientOf({{z, dy}}, {x});
   EXPECT_EQ(
       built(g),
@@ -114,7 +114,7 @@ TEST(Builder, WholeGraphSettings) {
           R"({"ridgeline": 1, "name": "g", "inputs": {"x": {"dtype": "bf16", "shape": [2, 3]}, "dy": {"dtype": "bf16", "shape": [2, 3]}},
     "nodes": [{"op": "exp", "inputs": ["x"], "outputs": ["exp"], "precision": "f32", "source": "model.py:7"},
               {"op": "neg", "inputs": ["exp"], "outputs": ["z"]}], "outputs": ["z"], "numerics": "strict",
-    "precision": {"mode": "auto", "tolerance": 0.1, "pin": {"x": "f16"}}, "gradient": {"of": {"z": "dy"}, "wrt": ["x"]}})"));
+    "precision": {"mode": "auto", "tolerance": 0.1, "pin": {"x": "f16"}, "observed": {"z": 0.5}}, "gradient": {"of": {"z": "dy"}, "wrt": ["x"]}})"));
   GraphBuilder l("g");
   auto p = l.parameter("p", DType::F32, {5});
   auto loss = l.sum(p);

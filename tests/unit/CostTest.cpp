@@ -73,6 +73,23 @@ TEST(EarlyLaunch, ShortKernelsOfNewMachinesAndHowTheyLie) {
   EXPECT_EQ(earlyLaunch(launch + 1e-6, 394, 30e-6, h200).blocksPerSm, 0);
 }
 
+TEST(Cost, BlocksStartOneAfterTheOther) {
+  // 134 MB written by blocks of 128 threads of 16 bytes each, and by half as many: 43.8 and 32.8 us on an H200.
+  WorkEstimate w;
+  w.bytesWritten = 64.0 * 1024 * 1024 * 2;
+  w.threadsPerBlock = 128;
+  w.blocks = 65536;
+  Estimate many = estimate(w, target("h200"));
+  EXPECT_NEAR(many.total * 1e6 / 43.8, 1, 0.1);
+  EXPECT_EQ(many.bound, Bound::Launch);
+  EXPECT_NE(many.str().find("blocks' starts"), std::string::npos) << many.str();
+  w.blocks /= 2;
+  w.threadsPerBlock *= 2;
+  Estimate half = estimate(w, target("h200"));
+  EXPECT_NEAR(half.total * 1e6 / 32.8, 1, 0.1);
+  EXPECT_EQ(half.bound, Bound::Memory);
+}
+
 TEST(Target, NumbersAgreeWithOneAnother) {
   for (const TargetDesc &t : allTargets()) {
     SCOPED_TRACE(t.name);
@@ -296,6 +313,15 @@ TEST(Roofline, WavesAndTail) {
   EXPECT_GT(waves(t, c), 1);
   c.blocks = 120;
   EXPECT_EQ(waves(t, c), 1);
+  // What a cluster reduces takes longer, and a block has no more than its multiprocessor's rate: 1 MB in 12.5 us.
+  c.reductions = 2;
+  EXPECT_DOUBLE_EQ(estimate(c, t).reductions, 2 * t.clusterReduction);
+  EXPECT_GT(t.clusterReduction, t.blockReduction);
+  WorkEstimate one;
+  one.bytesRead = one.bytesInFlight = 1e6;
+  one.blocks = 1;
+  EXPECT_NEAR(estimate(one, t).total, t.launchFirst + t.memoryLatency + 12.5e-6, 1e-9);
+  EXPECT_LT(estimate(one, target("a100")).total, 8e-6) << "no such figure is known";
   EXPECT_EQ(residentBlocks(target("a100"), c), 0); // no clusters there
   EXPECT_FALSE(estimate(c, target("a100")).fits);
 }

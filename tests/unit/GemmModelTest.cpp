@@ -72,6 +72,32 @@ TEST(GemmModel, PredictsWhatWasMeasured) {
   }
 }
 
+TEST(GemmModel, CopiesThatStartAmidLinesOfTheCache) {
+  auto time = [](const GemmShape &s, int tileN, int consumers, int blocks, bool alternate) {
+    GemmTile t{.tileN = tileN, .consumers = consumers, .blocks = blocks, .alternate = alternate};
+    EXPECT_TRUE(completeGemmTile(s, t, h200()));
+    return predictGemm(s, t, h200()).seconds * 1e6;
+  };
+  // Measured: rows of 4104 elements 385, 465 and 285 us, of 4096 182, 183 and 187.
+  GemmShape odd = shape(4096, 4096, 4104);
+  EXPECT_NEAR(time(odd, 128, 2, 2, true) / 385, 1, 0.16);
+  EXPECT_NEAR(time(odd, 256, 2, 1, true) / 465, 1, 0.16);
+  EXPECT_NEAR(time(odd, 256, 2, 1, false) / 285, 1, 0.16);
+  // A right operand stored along N, in tiles of whole lines or not: 1481, 1998 and 3564 us.
+  GemmShape along = shape(8192, 8192, 8192);
+  along.bKMajor = {false};
+  EXPECT_NEAR(time(along, 128, 2, 2, true) / 1481, 1, 0.16);
+  EXPECT_NEAR(time(along, 144, 2, 2, true) / 1998, 1, 0.16);
+  EXPECT_NEAR(time(along, 248, 2, 1, true) / 3564, 1, 0.16);
+  // The same tile where rows of N begin amid lines anyway.
+  along.bPitch = {8200};
+  EXPECT_GT(time(along, 128, 2, 2, true), 1.2 * 1481);
+  // Written anew where there is much to multiply.
+  EXPECT_TRUE(paddingPays(shape(4096, 4096, 4104), 4160, h200()));
+  EXPECT_FALSE(paddingPays(shape(512, 11008, 4104), 4160, h200()));
+  EXPECT_FALSE(paddingPays(shape(4096, 4096, 4104), 4160, *findTarget("a100")));
+}
+
 TEST(GemmModel, ChoosesWhatIsQuick) {
   // Waves: 132 SMs. One round of 132 tiles of 256x168, or two of 264 of 128x168, where 128x128 takes three.
   auto narrow = chooseGemmTiles(shape(512, 11008, 4096), h200());

@@ -544,6 +544,15 @@ TEST(Resolve, Precision) {
   refuses(b.spec, "/precision/pin/lm~1head", "not a tensor");
   b.spec.precision.pin = {{"res", DType::I64}};
   refuses(b.spec, "/precision/pin/res", "i64");
+  b = base();
+  b.spec.precision.observed = {{"res", 0.5}};
+  EXPECT_EQ(resolve(b.spec)->precision.observed.at("res"), 0.5);
+  b.spec.precision.observed = {{"w", 0.5}};
+  refuses(b.spec, "/precision/observed/w", "not an output");
+  for (double ratio : {0.0, -1.0, std::nan(""), HUGE_VAL}) {
+    b.spec.precision.observed = {{"res", ratio}};
+    refuses(b.spec, "/precision/observed/res", "greater than 0");
+  }
 }
 
 TEST(Resolve, Gradient) {

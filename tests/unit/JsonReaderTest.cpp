@@ -65,7 +65,7 @@ TEST(JsonReader, ReadsEverything) {
     "outputs": ["n1", "z"],
     "dims": {"B": {"min": 0, "max": 7}, "C": {}},
     "numerics": "strict",
-    "precision": {"mode": "fp8", "tolerance": 1, "pin": {"n0": "float16"}},
+    "precision": {"mode": "fp8", "tolerance": 1, "pin": {"n0": "float16"}, "observed": {"n1": 0.25, "z": 2}},
     "gradient": {"of": {"n1": "z", "n0": "a"}, "wrt": ["z", "w"]}})");
   ASSERT_TRUE(spec.ok()) << spec.error().str();
   EXPECT_EQ(spec->name, "all");
@@ -102,6 +102,7 @@ TEST(JsonReader, ReadsEverything) {
   EXPECT_EQ(spec->precision.mode, "fp8");
   EXPECT_EQ(spec->precision.tolerance, 1);
   EXPECT_EQ(spec->precision.pin.at("n0"), DType::F16);
+  EXPECT_EQ(spec->precision.observed, (std::map<std::string, double>{{"n1", 0.25}, {"z", 2}}));
   ASSERT_TRUE(spec->gradient);
   EXPECT_EQ(spec->gradient->of[0], (std::pair<std::string, std::string>{"n1", "z"}));
   EXPECT_EQ(spec->gradient->wrt, (std::vector<std::string>{"z", "w"}));
@@ -297,6 +298,8 @@ TEST(JsonReader, WrongTypes) {
   expectError(withMore(R"("precision": {"tolerance": "1"})"), "/precision/tolerance", "must be a number");
   expectError(withMore(R"("precision": {"pin": ["y"]})"), "/precision/pin", "must be an object");
   expectError(withMore(R"("precision": {"pin": {"y": "f12"}})"), "/precision/pin/y", "unknown type");
+  expectError(withMore(R"("precision": {"observed": ["y"]})"), "/precision/observed", "must be an object");
+  expectError(withMore(R"("precision": {"observed": {"y": "1"}})"), "/precision/observed/y", "must be a number");
   expectError(withMore(R"("gradient": [])"), "/gradient", "must be an object");
   expectError(withMore(R"("gradient": {"wrt": ["x"]})"), "/gradient", "'of' or 'loss'");
   expectError(withMore(R"("gradient": {"of": {"y": "x"}})"), "/gradient/wrt", "missing");

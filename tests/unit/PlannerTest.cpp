@@ -292,6 +292,18 @@ TEST(PlannerLanes, BroadcastOperandsDoNotNarrow) {
   EXPECT_EQ(planOf(graphOf(g)).groups[0].lanes, 8);
 }
 
+TEST(PlannerLanes, BlocksThatMoveLittleAreLarger) {
+  auto threads = [](std::vector<int64_t> a, std::vector<int64_t> b) {
+    GraphBuilder g("sum");
+    auto x = g.input("x", DType::BF16, a), y = g.input("y", DType::BF16, b);
+    g.output(g.add(x, y), "z");
+    return planOf(graphOf(g)).groups[0].threads;
+  };
+  EXPECT_EQ(threads({8192, 4096}, {8192, 4096}), 128);
+  EXPECT_EQ(threads({64, 1}, {1, 512}), 128) << "few blocks, on as many SMs";
+  EXPECT_EQ(threads({8192, 1}, {1, 4096}), 256) << "2 KB of 128 threads are written before the next block starts";
+}
+
 TEST(PlannerLanes, ManyPiecesWithinAVectorAreTakenOneByOne) {
   for (int pieces : {3, 20}) {
     GraphBuilder g("cat");

@@ -30,7 +30,7 @@ Graph graphOf(const GraphBuilder &b, const std::string &mode, double tolerance =
               std::map<std::string, DType> pins = {}) {
   Result<GraphSpec> spec = b.build();
   EXPECT_TRUE(spec.ok()) << spec.error().str();
-  spec->precision = {mode, tolerance, std::move(pins)};
+  spec->precision = {mode, tolerance, std::move(pins), {}};
   Result<Graph> g = resolve(*spec);
   EXPECT_TRUE(g.ok()) << g.error().str();
   return *g;
@@ -676,6 +676,31 @@ TEST(PrecisionBudget, IsKeptAndMoreOfItIsNeverSlower) {
           before = a.record.seconds;
         }
       }
+}
+
+TEST(PrecisionBudget, WhatWasObservedMultipliesTheErrors) {
+  Graph g = graphOf(feedForward(1), "auto", 0.02);
+  const std::string y = g.values[g.outputs[0]].name;
+  PrecisionAssignment a = assign(g);
+  EXPECT_FALSE(a.record.observed);
+  ASSERT_EQ(a.record.errors.size(), 1u);
+  EXPECT_EQ(a.record.errors[0], a.record.error);
+  EXPECT_EQ(a.record.errorsKept[0], a.record.errorKept);
+  double before = 1;
+  for (double ratio : {0.1, 0.5, 1.0, 4.0}) {
+    g.precision.observed = {{y, ratio}};
+    PrecisionAssignment b = assign(g);
+    EXPECT_TRUE(b.record.observed);
+    EXPECT_NEAR(b.record.errorKept, ratio * a.record.errorKept, 1e-9);
+    EXPECT_LE(b.record.error, 0.02);
+    if (ratio > 0.1)
+      EXPECT_GE(b.record.seconds, before) << ratio;
+    before = b.record.seconds;
+  }
+  g = graphOf(feedForward(1), "auto", 0.008);
+  const double asEstimated = assign(g).record.seconds;
+  g.precision.observed = {{y, 0.1}};
+  EXPECT_LT(assign(g).record.seconds, asEstimated) << "errors are small, and more may be in 8 bits";
 }
 
 TEST(PrecisionBudget, TheSameGraphGivesTheSameAssignment) {

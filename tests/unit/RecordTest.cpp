@@ -111,7 +111,7 @@ TEST(Record, SaysWhatTypesWereChosenAndWhatElseThereWas) {
   GraphBuilder g("narrow");
   auto x = g.input("x", DType::BF16, {1, 4096});
   g.output(g.gelu(g.name(g.linear(x, g.parameter("w", DType::BF16, {4096, 4096})), "h")), "y");
-  g.precision({"int8", 0.05, {}});
+  g.precision({.mode = "int8", .tolerance = 0.05, .pin = {}, .observed = {}});
   std::string record = recordOf(g);
   Json r = Json::parse(record);
   const Json &p = r["precision"];

@@ -23,11 +23,15 @@ ridgeline_test(TraceTest rl_plan rl_api rl_interp)
 ridgeline_test(MeasureTest rl_plan rl_api)
 ridgeline_test(PlannerTest rl_plan rl_api)
 ridgeline_test(TileChoiceTest rl_plan rl_api)
+ridgeline_test(RowClusterTest rl_plan rl_api)
 ridgeline_test(PrecisionTest rl_precision rl_api rl_interp rl_json)
 ridgeline_test(WgmmaFormTest rl_plan rl_api rl_interp)
 ridgeline_test(StreamTest rl_plan rl_api)
 ridgeline_test(ArenaTest rl_base)
 target_sources(ArenaTest PRIVATE ${PROJECT_SOURCE_DIR}/compiler/Plan.cpp) # without the compiler's libraries
+ridgeline_test(CompareTest rl_api)
+target_sources(CompareTest PRIVATE ${PROJECT_SOURCE_DIR}/frontend/cli/Compare.cpp
+               ${PROJECT_SOURCE_DIR}/frontend/cli/Text.cpp) # without the compiler's libraries
 ridgeline_test(IncludeOrderTest)
 if(RIDGELINE_COMPILER)
   # The math expansion in array kernels, and its references; the GPU test shares both.

@@ -1,4 +1,7 @@
 // RUN: ridge-opt %s --ridge-products=pad=true --canonicalize | FileCheck %s
+// RUN: ridge-opt %s --ridge-products="pad=true target=h200" --canonicalize | FileCheck %s --check-prefixes=CHECK,LINES
+// RUN: not ridge-opt %s --ridge-products="target=nothing" 2>&1 | FileCheck %s --check-prefix=UNKNOWN
+// UNKNOWN: error: {{.*}}nothing
 
 // Rows of an odd extent are written anew with zeros up to whole vectors.
 // CHECK-LABEL: func.func @odd
@@ -55,4 +58,21 @@ func.func @stays(%x: tensor<256x256xbf16>, %w: tensor<255x256xbf16>, %a: tensor<
   %z = ridge.matmul %a, %b transpose_b : (tensor<256x255xf32>, tensor<256x255xf32>) -> tensor<256x256xf32>
   %u = ridge.matmul %c, %d transpose_b : (tensor<16x255xbf16>, tensor<256x255xbf16>) -> tensor<16x256xbf16>
   return %y, %z, %u : tensor<256x255xbf16>, tensor<256x256xf32>, tensor<16x256xbf16>
+}
+
+// Rows of whole vectors that are not whole lines: by the model.
+// LINES-LABEL: func.func @lines
+// LINES-COUNT-2: ridge.pad {{.*}} tensor<1x4096x4104xbf16> -> tensor<1x4096x4160xbf16>
+// LINES: return
+func.func @lines(%x: tensor<4096x4104xbf16>, %w: tensor<4096x4104xbf16>) -> tensor<4096x4096xbf16> {
+  %y = ridge.matmul %x, %w transpose_b : (tensor<4096x4104xbf16>, tensor<4096x4104xbf16>) -> tensor<4096x4096xbf16>
+  return %y : tensor<4096x4096xbf16>
+}
+
+// LINES-LABEL: func.func @few_rows
+// LINES-NOT: ridge.pad
+// LINES: return
+func.func @few_rows(%x: tensor<512x4104xbf16>, %w: tensor<11008x4104xbf16>) -> tensor<512x11008xbf16> {
+  %y = ridge.matmul %x, %w transpose_b : (tensor<512x4104xbf16>, tensor<11008x4104xbf16>) -> tensor<512x11008xbf16>
+  return %y : tensor<512x11008xbf16>
 }

@@ -1,0 +1,173 @@
+// Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "frontend/cli/CalibratePrecision.h"
+#include "frontend/api/Engine.h"
+#include "frontend/cli/Compare.h"
+#include "frontend/json/JsonReader.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+namespace rl::cli {
+namespace {
+
+using Observed = std::map<std::string, double>;
+
+double ratioOf(const Observed &observed, const std::string &name) {
+  const auto at = observed.find(name);
+  return at == observed.end() ? 1 : at->second;
+}
+
+/// What one round chose and showed.
+struct Round {
+  Observed used;
+  PrecisionRecord record;
+  std::string types; ///< of the graph that came of it
+  std::vector<double> measured;
+  Observed seen; ///< of these types
+};
+
+class Calibrator {
+public:
+  Calibrator(const Options &options, const Work &work, const Target &target, const Samples &samples)
+      : options(options), target(target), samples(samples), asked(work), kept(work) {
+    kept.spec.precision = {};
+    for (NodeSpec &node : kept.spec.nodes)
+      if (const auto pin = parseDType(node.precision); pin && !isArithmeticFloat(*pin))
+        node.precision.clear();
+  }
+
+  /// What is chosen by what was observed.
+  Result<Round> choose(Observed observed) {
+    Round out;
+    asked.spec.precision.observed = observed;
+    out.used = std::move(observed);
+    RL_ASSIGN(Graph graph, resolve(asked.spec, samples.list().back().dims));
+    RL_ASSIGN(PrecisionAssignment assigned, assignTypes(std::move(graph), target));
+    out.types = printGraph(specOf(assigned.graph));
+    out.record = std::move(assigned.record);
+    return out;
+  }
+
+  Result<Round> run(Observed observed, int number) {
+    RL_ASSIGN(Round out, choose(std::move(observed)));
+    RL_TRY(measure(out, number));
+    return out;
+  }
+
+private:
+  Status measure(Round &round, int number) {
+    Progress progress(options, "precision, round " + std::to_string(number) + ": samples");
+    Call call;
+    RL_ASSIGN(call.parameters, samples.parameters());
+    std::optional<Runner> as, with; // as the file says, and with the policy
+    std::vector<PackageTensor> tensors;
+    std::vector<ErrorSum> sums(asked.spec.outputs.size());
+    size_t done = 0;
+    for (const Sample &sample : samples.list()) {
+      RL_ASSIGN(call.inputs, samples.inputs(sample));
+      call.source = samples.source(sample);
+      if (as && call.dims == sample.dims) {
+        RL_TRY(as->setInputs(call.inputs, call.source));
+        RL_TRY(with->setInputs(call.inputs, call.source));
+      } else {
+        as.reset(); // their memory before that of the next
+        with.reset();
+        call.dims = sample.dims;
+        RL_ASSIGN(as, runnerOf(kept, call, tensors));
+        RL_ASSIGN(with, runnerOf(asked, call, tensors));
+      }
+      for (Runner *runner : {&*as, &*with}) {
+        RL_TRY(runner->run());
+        RL_TRY(runner->fetch());
+      }
+      for (size_t i = 0; i < tensors.size(); ++i)
+        if (isArithmeticFloat(tensors[i].type.dtype))
+          sums[i].add(tensors[i].type, with->output(i), as->output(i));
+      progress.step(++done, samples.list().size());
+    }
+    // Roundings of the file's own types are in both runs, and the estimate has them.
+    for (size_t i = 0; i < sums.size(); ++i)
+      round.measured.push_back(
+          std::hypot(sums[i].relative(), round.record.errorsKept[i] / ratioOf(round.used, asked.spec.outputs[i])));
+    return {};
+  }
+
+  Result<Runner> runnerOf(const Work &work, const Call &call, std::vector<PackageTensor> &tensors) {
+    RL_ASSIGN(Artifact artifact, buildArtifact(options, work, target, call.dims));
+    RL_ASSIGN(std::unique_ptr<Module> module, makeModule(std::move(artifact)));
+    tensors = module->tensors(2);
+    return Runner::make(std::move(module), target, call);
+  }
+
+  const Options &options;
+  const Target &target;
+  const Samples &samples;
+  Work asked, kept;
+};
+
+} // namespace
+
+Result<CalibratedPrecision> calibratePrecision(const Options &options, Work &work, const Target &target,
+                                               const Samples &samples) {
+  constexpr int kMostRounds = 6;
+  constexpr double kSlack = 1.02;  // an estimate that is as far off is right
+  constexpr double kCaution = 1.1; // of what was observed, where the error was beyond the tolerance
+  const std::vector<std::string> &names = work.spec.outputs;
+  const double tolerance = work.spec.precision.tolerance;
+  Calibrator calibrator(options, work, target, samples);
+  std::optional<Round> best, last;
+  auto isWithin = [&](const Round &r) {
+    return std::all_of(r.measured.begin(), r.measured.end(), [&](double e) { return e <= tolerance; });
+  };
+  Observed observed;
+  std::set<std::string> seen;
+  int rounds = 0;
+  while (rounds < kMostRounds) {
+    RL_ASSIGN(Round round, calibrator.run(observed, ++rounds));
+    const bool within = isWithin(round), repeats = !seen.insert(round.types).second;
+    Observed next;
+    double change = 1;
+    for (size_t o = 0; o < names.size(); ++o) {
+      const double estimated = round.record.errors[o];
+      if (estimated <= 0 || round.measured[o] <= 0)
+        continue;
+      const double off = round.measured[o] / estimated;
+      round.seen[names[o]] = ratioOf(round.used, names[o]) * off;
+      next[names[o]] = round.seen[names[o]] * (round.measured[o] > tolerance ? kCaution : 1);
+      change = std::max({change, off, 1 / off});
+    }
+    if (within && (!best || round.record.seconds < best->record.seconds))
+      best = round;
+    last = std::move(round);
+    if (change <= kSlack || (repeats && within))
+      break;
+    observed = std::move(next);
+  }
+
+  Round &taken = best ? *best : *last;
+  // Where what was observed of these types leads to them again, that is what is said of them.
+  RL_ASSIGN(Round again, calibrator.choose(taken.seen));
+  if (again.types == taken.types) {
+    again.measured = std::move(taken.measured);
+    taken = std::move(again);
+  }
+  CalibratedPrecision out;
+  out.mode = work.spec.precision.mode;
+  out.tolerance = tolerance;
+  out.seconds = taken.record.seconds;
+  out.secondsKept = taken.record.secondsKept;
+  out.within = best.has_value();
+  out.rounds = rounds;
+  work.spec.precision.observed = taken.used;
+  for (size_t o = 0; o < names.size(); ++o) {
+    if (taken.record.errors[o] <= 0)
+      continue;
+    const double used = ratioOf(taken.used, names[o]);
+    out.outputs.push_back({names[o], taken.measured[o], taken.record.errors[o] / used, used});
+  }
+  return out;
+}
+
+} // namespace rl::cli
