@@ -3,9 +3,11 @@
 #include "compiler/Compiler.h"
 #include "compiler/Plan.h"
 #include "compiler/Tunable.h"
+#include "compiler/emit/EarlyLaunch.h"
 #include "compiler/emit/Gemm.h"
 #include "compiler/emit/GemmStream.h"
 #include "compiler/emit/GemmWgmma.h"
+#include "compiler/emit/Merge.h"
 #include "compiler/emit/Pointwise.h"
 #include "compiler/emit/Row.h"
 #include "compiler/emit/Transpose.h"
@@ -121,9 +123,20 @@ private:
   Compiled out;
   Stopwatch watch;
   CodeTarget code;
+  emit::EarlyLaunch early; ///< of the kernel that is emitted
   llvm::DenseMap<mlir::Value, uint32_t> buffers;
   uint32_t firstDerived = 0; ///< of the buffers that hold what is made at binding
 };
+
+static int64_t number(DictionaryAttr schedule, StringRef name) {
+  auto a = schedule ? schedule.getAs<IntegerAttr>(name) : IntegerAttr();
+  return a ? a.getInt() : 0;
+}
+
+static bool flag(DictionaryAttr schedule, StringRef name) {
+  auto a = schedule ? schedule.getAs<BoolAttr>(name) : BoolAttr();
+  return a && a.getValue();
+}
 
 /// Gives every stored tensor a buffer: what is returned in the caller's memory, what only later kernels read in the arena, what is
 /// made at binding in memory of its own.
@@ -157,18 +170,21 @@ void Driver::layOutIntermediates(Part &part) {
   Package &p = out.package;
   std::vector<Lifetime> lifetimes;
   std::vector<mlir::Value> intermediates;
+  // By launches: kernels that share one run at the same time.
   llvm::DenseMap<Operation *, int> place;
-  for (auto [at, g] : llvm::enumerate(part.groups))
-    place[g] = static_cast<int>(at);
-  for (auto [at, g] : llvm::enumerate(part.groups))
+  int launch = 0;
+  for (ridge::GroupOp g : part.groups)
+    place[g] = launch += !flag(g.getScheduleAttr(), "joins");
+  for (ridge::GroupOp g : part.groups)
     for (mlir::Value result : g.getResults()) {
       if (buffers.contains(result))
         continue;
-      int last = static_cast<int>(at);
+      const int first = place.lookup(g);
+      int last = first;
       for (Operation *user : result.getUsers())
         if (auto it = place.find(user); it != place.end())
           last = std::max(last, it->second);
-      lifetimes.push_back({ridge::toTensorType(result.getType())->bytes(), static_cast<int>(at), last});
+      lifetimes.push_back({ridge::toTensorType(result.getType())->bytes(), first, last});
       intermediates.push_back(result);
     }
   std::vector<int64_t> offsets;
@@ -197,16 +213,6 @@ static uint32_t declare(const Graph &graph, const Graph &atBind, Package &p) {
     p.derivedBytes += (bytes + 255) / 256 * 256;
   }
   return first;
-}
-
-static int64_t number(DictionaryAttr schedule, StringRef name) {
-  auto a = schedule ? schedule.getAs<IntegerAttr>(name) : IntegerAttr();
-  return a ? a.getInt() : 0;
-}
-
-static bool flag(DictionaryAttr schedule, StringRef name) {
-  auto a = schedule ? schedule.getAs<BoolAttr>(name) : BoolAttr();
-  return a && a.getValue();
 }
 
 /// The launch of a pointwise kernel; where it uses aligned accesses, with a plain kernel for pointers that are not aligned.
@@ -326,6 +332,7 @@ Result<int64_t> Driver::emitGemm(ModuleOp kernels, DictionaryAttr schedule, Grap
   s.products = number(schedule, "products");
   kernel.lanes = number(schedule, "lanes");
   kernel.body = std::move(body);
+  kernel.early = early;
   if (s.kernel == "wgmma" || s.kernel == "stream") {
     kernel.lanes = wgmmaLanes(s.shape.n);
     if (s.kernel == "stream")
@@ -353,10 +360,51 @@ Result<int64_t> Driver::emitGemm(ModuleOp kernels, DictionaryAttr schedule, Grap
   return unaligned.blocks;
 }
 
+/// How a kernel stands to the ones before and behind it in what a part launches.
+static emit::EarlyLaunch earlyLaunchOf(const Part &part, ridge::GroupOp g, const Graph &body) {
+  emit::EarlyLaunch out;
+  out.waits = flag(g.getScheduleAttr(), "early");
+  for (auto at = std::find(part.groups.begin(), part.groups.end(), g) + 1; at != part.groups.end(); ++at) {
+    ridge::GroupOp behind = *at;
+    if (number(behind.getScheduleAttr(), "elements") == 0 || flag(behind.getScheduleAttr(), "joins"))
+      continue; // not launched, or with this one
+    out.triggers = flag(behind.getScheduleAttr(), "early");
+    break;
+  }
+  for (auto [v, input] : llvm::zip(g.getOperands(), body.inputs)) {
+    out.written.push_back(v.getDefiningOp<ridge::GroupOp>() != nullptr);
+    out.bytes.push_back(body.type(input).bytes());
+  }
+  return out;
+}
+
 Status Driver::emitKernels(ModuleOp kernels, const Part &part) {
   Package &p = out.package;
   std::vector<PackageLaunch> &launches = part.atBind ? p.bindLaunches : p.launches;
   size_t count = 0;
+  std::vector<std::pair<double, PackageLaunch>> together; // that become one launch, with how long each takes
+  int64_t mostPerSm = 0;                                  // blocks of that launch; 0: any
+  auto launchTogether = [&] {
+    if (together.empty())
+      return;
+    if (together.size() == 1) {
+      launches.push_back(std::move(together[0].second));
+    } else {
+      const std::string name = together[0].second.kernel;
+      // Those that take longest begin first.
+      llvm::stable_sort(together, [](const auto &a, const auto &b) { return a.first > b.first; });
+      std::vector<PackageLaunch> all;
+      for (auto &[seconds, launch] : together)
+        all.push_back(std::move(launch));
+      launches.push_back(emit::mergeLaunches(kernels, name, all));
+    }
+    // One block more would need more shared memory than an SM has.
+    if (mostPerSm)
+      launches.back().sharedBytes =
+          std::max(launches.back().sharedBytes,
+                   static_cast<uint32_t>(target.machine.sharedPerSm / static_cast<double>(mostPerSm + 1)) / 16 * 16);
+    together.clear();
+  };
   for (ridge::GroupOp g : part.groups) {
     Graph body = ridge::exportBlock(g.getBody().front(), graph.strict).graph;
     PackageLaunch launch;
@@ -380,11 +428,18 @@ Status Driver::emitKernels(ModuleOp kernels, const Part &part) {
       }
       launch.label += (launch.label.empty() ? "" : " ") + body.values[n.outputs[0]].name;
     }
+    early = earlyLaunchOf(part, g, body);
+    launch.early = early.waits;
     auto emit = g.getKind() == "row"         ? &Driver::emitRow
                 : g.getKind() == "gemm"      ? &Driver::emitGemm
                 : g.getKind() == "transpose" ? &Driver::emitTranspose
                                              : &Driver::emitPointwise;
     RL_ASSIGN(int64_t unalignedBlocks, (this->*emit)(kernels, g.getScheduleAttr(), std::move(body), launch));
+    if (early.waits || early.triggers) {
+      RL_TRY(emit::applyEarlyLaunch(kernels, launch.kernel, early, launch.blocks));
+      if (!launch.unalignedKernel.empty())
+        RL_TRY(emit::applyEarlyLaunch(kernels, launch.unalignedKernel, early, unalignedBlocks));
+    }
     if (target.cuda) {
       if (int64_t most = std::max(launch.blocks, unalignedBlocks); most > INT32_MAX)
         return unsupported({}, "kernel " + launch.kernel + " needs " + std::to_string(most) +
@@ -397,8 +452,12 @@ Status Driver::emitKernels(ModuleOp kernels, const Part &part) {
           launch.unalignedBlock = launch.block;
       }
     }
-    launches.push_back(std::move(launch));
+    if (!flag(g.getScheduleAttr(), "joins"))
+      launchTogether();
+    mostPerSm = number(g.getScheduleAttr(), "most_per_sm");
+    together.emplace_back(g.getScheduleAttr().getAs<FloatAttr>("seconds").getValueAsDouble(), std::move(launch));
   }
+  launchTogether();
   // What is returned as it came in, or returned twice, is copied.
   func::FuncOp f = part.f;
   Operation *ret = f.getBody().front().getTerminator();
@@ -439,7 +498,7 @@ Status Driver::plan(Part &part) {
   part.module = ridge::importGraph(context, part.graph);
   keep("graph", {}, options.keepStages ? textOf(*part.module) : std::string());
   watch.lap("import");
-  RL_TRY(runPipeline(*part.module, target.machine, &options.tiles));
+  RL_TRY(runPipeline(*part.module, target.machine, &options.tiles, /*atRun=*/target.cuda && !part.atBind));
   keep("fused", {}, options.keepStages ? textOf(*part.module) : std::string());
   watch.lap("passes");
   part.f = *part.module->getOps<func::FuncOp>().begin();

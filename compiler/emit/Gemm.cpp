@@ -259,6 +259,40 @@ static int blocksPerSm(const GemmKernel &kernel, const GemmTraces &traces) {
   return static_cast<int>(std::clamp<int64_t>(std::min(65536 / (s.threads * registers), 164 * 1024 / shared), 1, 4));
 }
 
+/// Before the wait, where a kernel has one: the rows of the right operands that a block multiplies are asked for.
+static void readWeightsAhead(GemmParts &p, Value block, Value thread) {
+  // Of larger ones so much would be on its way that all come late (a matrix of 90 MB took 8 us longer).
+  constexpr int64_t kMostBytes = 10 << 20;
+  const GemmSchedule &s = p.kernel.schedule;
+  const Graph &graph = p.kernel.body;
+  if (s.shape.batch != 1 || s.shape.m > s.tileM || !p.aligned)
+    return;
+  SmallVector<std::pair<size_t, int64_t>> ahead; // inputs, and the bytes of a row
+  for (const TracedOperand &right : p.traces.right)
+    for (auto [i, v] : llvm::enumerate(graph.inputs)) {
+      const int64_t row = s.shape.k * static_cast<int64_t>(dtypeSize(graph.type(v).dtype));
+      const bool isWhole =
+          graph.type(v).elements() == s.shape.n * s.shape.k &&
+          llvm::any_of(right.trace.instances, [&](const Instance &in) { return in.node == kNone && in.value == v; });
+      if (isWhole && right.transposed && row % 16 == 0 && graph.type(v).bytes() <= kMostBytes &&
+          p.kernel.early.mayReadAhead(i))
+        ahead.push_back({i, row});
+    }
+  if (ahead.empty())
+    return;
+  p.when(arith::CmpIOp::create(p.b, p.loc, arith::CmpIPredicate::eq, thread, p.index(0)), [&] {
+    for (auto [i, row] : ahead) {
+      Value first = p.mul(block, s.tileN);
+      Value bytes = p.index(s.tileN * row);
+      if (s.shape.n % s.tileN != 0)
+        bytes = p.mul(p.min(arith::SubIOp::create(p.b, p.loc, p.index(s.shape.n), first).getResult(), s.tileN), row);
+      prefetchBulk(p.b, p.loc, p.address(p.inputs[i], p.b.getI8Type(), p.mul(first, row)),
+                   arith::IndexCastUIOp::create(p.b, p.loc, p.b.getI32Type(), bytes), p.policy);
+    }
+  });
+  waitForKernelBefore(p.b, p.loc);
+}
+
 Result<GemmLaunch> emitGemm(ModuleOp module, const GemmKernel &kernel, const CodeTarget &target, bool alignedTo16) {
   const Graph &graph = kernel.body;
   RL_ASSIGN(GemmTraces traces, traceGemm(kernel, target.nvptx));
@@ -279,6 +313,7 @@ Result<GemmLaunch> emitGemm(ModuleOp module, const GemmKernel &kernel, const Cod
     if (kernel.schedule.once)
       parts.policy = evictFirst(b, loc);
     Value thread = gpu::ThreadIdOp::create(b, loc, gpu::Dimension::x);
+    readWeightsAhead(parts, block, thread);
     auto emit = kernel.schedule.kernel == "mma" ? emitMma : kernel.schedule.kernel == "thin" ? emitThin : emitSimt;
     RL_ASSIGN(launch.sharedBytes, emit(parts, block, thread));
   }

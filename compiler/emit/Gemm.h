@@ -5,6 +5,7 @@
 // left operand, becomes one kernel. Pointers are arguments in the order: the group's inputs, then its outputs.
 #pragma once
 
+#include "compiler/emit/EarlyLaunch.h"
 #include "compiler/lower/Lower.h"
 #include "passes/plan/Gemm.h"
 
@@ -15,6 +16,7 @@ struct GemmKernel {
   Graph body; ///< inputs: what is loaded; outputs: what is stored, B*M*N elements each
   GemmSchedule schedule;
   int64_t lanes = 1; ///< elements that the epilogue handles at once; divides N
+  EarlyLaunch early; ///< weights that may be read ahead are asked for before the wait
 };
 struct GemmLaunch {
   int64_t blocks = 0;

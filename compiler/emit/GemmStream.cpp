@@ -38,10 +38,17 @@ public:
 private:
   using Vector = SmallVector<Value, 4>; ///< 16 bytes as four registers
 
+  int64_t perStage() const { return 128 / static_cast<int64_t>(dtypeSize(shape.right)); } ///< of K
   Value full(Value slot) { return i.add(i.add(base, i.mul(slot, 16)), shared.barriers); }
   Value empty(Value slot) { return i.add(full(slot), 8); }
   std::pair<Value, Value> slotOf(Value stage);
-  void copy(Value stage, Value slot, Value policy);
+  void copy(Value stage, Value slot, Value policy) {
+    copyRight(stage, slot, policy);
+    copyLeft(stage, slot);
+  }
+  void copyRight(Value stage, Value slot, Value policy);
+  void copyLeft(Value stage, Value slot);
+  bool readsAhead() const;
   void release(Value stage, Value slot, Value parity, Value warpN, Value policy);
   void multiplyAll(Value policy);
   Vector load(Value address);
@@ -71,17 +78,29 @@ std::pair<Value, Value> StreamEmitter::slotOf(Value stage) {
   return {i.sub(stage, i.mul(round, tile.stages)), i.andWith(round, 1)};
 }
 
-/// Asks for a stage, which has this slot. By one thread.
-void StreamEmitter::copy(Value stage, Value slot, Value policy) {
-  int64_t perRow = 128 / static_cast<int64_t>(dtypeSize(shape.right)), box = 64;
+/// Asks for a stage, which has this slot: the weights, then the left operand. By one thread.
+void StreamEmitter::copyRight(Value stage, Value slot, Value policy) {
   hopper.expectBytes(full(slot), int64_t(tile.tileN) * 128 * shape.products + shared.left);
-  Value to = i.add(base, i.mul(slot, shared.stage)), k = i.mul(stage, perRow);
+  Value to = i.add(base, i.mul(slot, shared.stage)), k = i.mul(stage, perStage());
   for (int product = 0; product < shape.products; ++product)
     hopper.load(i.add(to, product * shared.right), maps[static_cast<size_t>(product) + 1], {k, firstColumn}, full(slot),
                 policy);
-  for (int64_t part = 0; part < perRow / box; ++part)
+}
+
+void StreamEmitter::copyLeft(Value stage, Value slot) {
+  constexpr int64_t box = 64;
+  Value to = i.add(base, i.mul(slot, shared.stage)), k = i.mul(stage, perStage());
+  for (int64_t part = 0; part < perStage() / box; ++part)
     hopper.load(i.add(to, shape.products * shared.right + part * shape.rows() * 128), maps[0],
                 {i.add(k, part * box), i.of(0)}, full(slot));
+}
+
+/// Whether no kernel of the plan writes the weights.
+bool StreamEmitter::readsAhead() const {
+  return llvm::all_of(form.right, [&](const StreamOperand &o) {
+    const std::vector<ValueId> &inputs = p.kernel.body.inputs;
+    return p.kernel.early.mayReadAhead(static_cast<size_t>(llvm::find(inputs, o.rows.value) - inputs.begin()));
+  });
 }
 
 /// The stage has been read by this warp. Once all of it that share it have read it, the next one takes its place.
@@ -269,8 +288,7 @@ void StreamEmitter::emit() {
   warp = hopper.firstLane(i.shiftRight(thread, 5));
   lane = i.andWith(thread, 31);
   firstColumn = i.mul(Value(NVVM::BlockIdXOp::create(b, loc, i32)), tile.tileN);
-  int64_t perStage = 128 / static_cast<int64_t>(dtypeSize(shape.right));
-  stages = (shape.k + perStage - 1) / perStage;
+  stages = (shape.k + perStage() - 1) / perStage();
 
   Value policy = p.kernel.schedule.once ? evictFirst(b, loc) : Value();
   auto first = scf::IfOp::create(b, loc, i.equal(thread, i.of(0)));
@@ -284,7 +302,18 @@ void StreamEmitter::emit() {
     hopper.fenceBarrierInit();
     auto ahead = scf::ForOp::create(b, loc, i.of(0), i.of(std::min<int64_t>(tile.stages, stages)), i.of(1));
     b.setInsertionPointToStart(ahead.getBody());
-    copy(ahead.getInductionVar(), ahead.getInductionVar(), policy);
+    copyRight(ahead.getInductionVar(), ahead.getInductionVar(), policy);
+    if (!readsAhead())
+      copyLeft(ahead.getInductionVar(), ahead.getInductionVar());
+  }
+  if (readsAhead()) {
+    waitForKernelBefore(b, loc);
+    auto again = scf::IfOp::create(b, loc, i.equal(thread, i.of(0)));
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPoint(again.thenBlock()->getTerminator());
+    auto ahead = scf::ForOp::create(b, loc, i.of(0), i.of(std::min<int64_t>(tile.stages, stages)), i.of(1));
+    b.setInsertionPointToStart(ahead.getBody());
+    copyLeft(ahead.getInductionVar(), ahead.getInductionVar());
   }
   hopper.syncBlock();
   multiplyAll(policy);

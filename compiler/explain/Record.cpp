@@ -40,15 +40,20 @@ namespace {
 /// What all kernels of a function add up to.
 struct Sums {
   int64_t bytes = 0;
-  double seconds = 0;
+  double seconds = 0;              ///< of kernels launched alone
+  double saved = 0;                ///< as one is behind, beside or amid another
   llvm::DenseSet<int64_t> counted; ///< a node that two kernels compute is one node
   size_t unnumbered = 0;
 };
 
-Json kernelOf(ridge::GroupOp g, const std::string &name, const std::vector<PackageLaunch> &launches, Sums &sums) {
+/// `launch`: the kernel by whose name it is launched.
+Json kernelOf(ridge::GroupOp g, const std::string &name, const std::string &launch,
+              const std::vector<PackageLaunch> &launches, Sums &sums) {
   DictionaryAttr s = g.getScheduleAttr();
   Json k;
   k["name"] = name;
+  if (launch != name)
+    k["launch"] = launch;
   k["kind"] = g.getKind().str();
   k["nodes"] = Json::array();
   for (Operation &op : g.getBody().front().without_terminator()) {
@@ -100,8 +105,10 @@ Json kernelOf(ridge::GroupOp g, const std::string &name, const std::vector<Packa
     k["resident"] = s.getAs<BoolAttr>("resident").getValue();
   }
   for (const PackageLaunch &l : launches)
-    if (l.kernel == name)
+    if (l.kernel == launch) {
       k["blocks"] = l.blocks;
+      k["early"] = l.early;
+    }
   if (auto candidates = s ? s.getAs<DictionaryAttr>("candidates") : DictionaryAttr()) {
     Json tiles = Json::array();
     for (auto [tile, seconds] : llvm::zip(candidates.getAs<ArrayAttr>("tiles"), candidates.getAs<ArrayAttr>("seconds")))
@@ -121,20 +128,32 @@ Json kernelOf(ridge::GroupOp g, const std::string &name, const std::vector<Packa
   return k;
 }
 
-/// How long kernels take one behind the other: each is estimated as if it were launched alone, but from the second on they start
-/// soon after the one before.
-double inARow(const Sums &sums, size_t kernels, const cost::TargetDesc &machine) {
-  const double saved = std::max(0.0, machine.launchFirst - machine.launchNext);
-  return kernels > 1 ? sums.seconds - static_cast<double>(kernels - 1) * saved : sums.seconds;
+/// Each kernel is estimated as if it were launched alone. From the second on they start soon after the one before, while it still
+/// runs, or with it.
+double savedBehind(ridge::GroupOp g, const cost::TargetDesc &machine) {
+  auto is = [&](StringRef name) {
+    auto a = g.getScheduleAttr().getAs<BoolAttr>(name);
+    return a && a.getValue();
+  };
+  if (is("joins"))
+    return machine.launchFirst + machine.l2Latency;
+  return std::max(0.0, machine.launchFirst - (is("early") ? machine.launchNextEarly : machine.launchNext));
 }
 
-Json kernelsOf(func::FuncOp f, bool atBind, const Package &package, Sums &sums) {
+Json kernelsOf(func::FuncOp f, bool atBind, const Package &package, const cost::TargetDesc &machine, Sums &sums) {
   Json kernels = Json::array();
   size_t index = 0;
+  std::string launch;
   for (ridge::GroupOp g : f.getOps<ridge::GroupOp>()) {
     std::string name = kernelName(package.name, atBind, index++);
-    if (integer(g.getScheduleAttr(), "elements") != 0)
-      kernels.push_back(kernelOf(g, name, atBind ? package.bindLaunches : package.launches, sums));
+    if (integer(g.getScheduleAttr(), "elements") == 0)
+      continue;
+    auto joins = g.getScheduleAttr().getAs<BoolAttr>("joins");
+    if (!joins || !joins.getValue())
+      launch = name;
+    if (!kernels.empty())
+      sums.saved += savedBehind(g, machine);
+    kernels.push_back(kernelOf(g, name, launch, atBind ? package.bindLaunches : package.launches, sums));
   }
   return kernels;
 }
@@ -184,7 +203,7 @@ Result<std::string> writeRecord(func::FuncOp f, func::FuncOp atBind, const Preci
   // The intensity at which arithmetic in f32, which pointwise kernels compute in, takes as long as memory.
   record["ridge_point_flops_per_byte"] = machine.ridgePoint(DType::F32);
   Sums sums;
-  Json kernels = kernelsOf(f, false, package, sums);
+  Json kernels = kernelsOf(f, false, package, machine, sums);
   int64_t bytes = sums.bytes;
   size_t copies = 0;
   for (const PackageLaunch &l : package.launches)
@@ -198,16 +217,16 @@ Result<std::string> writeRecord(func::FuncOp f, func::FuncOp atBind, const Preci
   record["copies"] = copies;
   record["bytes"] = bytes;
   record["bytes_unfused"] = unfused ? unfused.getInt() : 0;
-  record["predicted_us"] = inARow(sums, kernels.size(), machine) * 1e6;
+  record["predicted_us"] = (sums.seconds - sums.saved) * 1e6;
   record["arena_bytes"] = package.arenaBytes;
   record["kernels"] = std::move(kernels);
   if (!precision.mode.empty())
     record["precision"] = precisionOf(precision);
   if (atBind) {
     Sums once;
-    record["bind_kernels"] = kernelsOf(atBind, true, package, once);
+    record["bind_kernels"] = kernelsOf(atBind, true, package, machine, once);
     record["bind_bytes"] = once.bytes;
-    record["bind_us"] = inARow(once, record["bind_kernels"].size(), machine) * 1e6;
+    record["bind_us"] = (once.seconds - once.saved) * 1e6;
     record["derived_bytes"] = package.derivedBytes;
   }
   return record.dump(1, ' ', false, Json::error_handler_t::replace);
@@ -284,7 +303,9 @@ static std::string kernelText(const Json &k, double ridgePoint) {
   out += "  bound   " + k.at("bound").get<std::string>() + ": memory " + fixed(k.at("memory_us").get<double>(), 2) +
          " us, compute " + fixed(k.at("compute_us").get<double>(), 2) + " us; predicted " +
          fixed(k.at("predicted_us").get<double>(), 2) + " us\n";
-  out += "  launch  " + std::to_string(k.value("blocks", int64_t(0))) + " blocks of " +
+  out += "  launch  " +
+         (k.contains("launch") ? "with kernel " + k.at("launch").get<std::string>() + ": " : std::string()) +
+         std::to_string(k.value("blocks", int64_t(0))) + " blocks of " +
          std::to_string(k.at("threads").get<int64_t>()) + " threads, " + std::to_string(k.at("lanes").get<int64_t>()) +
          (k.contains("width") ? " elements a vector, " + std::to_string(k.at("vectors_per_thread").get<int64_t>()) +
                                     " vectors a thread at once\n"

@@ -258,9 +258,9 @@ Status benchCommand(const Options &given) {
     if (l.kind == PackageLaunch::Copy)
       row.bytes = 2 * static_cast<double>(artifact.package.buffers[l.args[0]].bytes);
     for (const KernelSummary &k : record.kernels)
-      if (l.kind == PackageLaunch::Kernel && k.name == l.kernel) {
-        row.predicted = k.predictedMicroseconds;
-        row.bytes = k.bytes;
+      if (l.kind == PackageLaunch::Kernel && k.launch == l.kernel) {
+        row.predicted += k.predictedMicroseconds;
+        row.bytes += k.bytes;
       }
     if (launches.size() == 1) {
       row.measured = total.measured;

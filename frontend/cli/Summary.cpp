@@ -36,6 +36,7 @@ RecordSummary summarise(const std::string &record) {
       continue;
     KernelSummary kernel;
     kernel.name = text(k, "name");
+    kernel.launch = text(k, "launch").empty() ? kernel.name : text(k, "launch");
     kernel.bound = text(k, "bound");
     kernel.bytes = real(k, "bytes_read") + real(k, "bytes_written");
     kernel.bytesUnfused = real(k, "bytes_unfused");

@@ -132,6 +132,7 @@ Result<std::vector<HostTensor>> runReference(const Options &, const Call &, Inte
 /// What the decision record of a package says, for those who print it in their own way.
 struct KernelSummary {
   std::string name, nodes, bound;
+  std::string launch; ///< the name by which it is launched: its own, or that of the kernel whose launch it shares
   double bytes = 0, bytesUnfused = 0, flops = 0, predictedMicroseconds = 0;
 };
 struct RecordSummary {

@@ -88,6 +88,17 @@ struct Estimate {
 /// memory as the bound, Little's law: a block that must go r times for its data takes at least r latencies.
 Estimate estimate(const WorkEstimate &, const TargetDesc &, bool first = true, bool early = false);
 
+/// Whether a kernel behind another of a plan is launched while that one still runs (programmatic dependent launch): `seconds` is
+/// its estimate alone, `blocks` how many of products it has (0: of none), `longest` the longest estimate of the launches before it.
+/// No reason is given where the machine knows no such launches.
+struct EarlyLaunch {
+  bool is = false;
+  /// Not 0: so many blocks at most shall fit on an SM.
+  int blocksPerSm = 0;
+  std::vector<std::string> why;
+};
+EarlyLaunch earlyLaunch(double seconds, double blocks, double longest, const TargetDesc &);
+
 /// Kernels one after another.
 double estimatePlan(const std::vector<WorkEstimate> &, const TargetDesc &);
 

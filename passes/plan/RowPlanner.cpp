@@ -137,10 +137,13 @@ TraceRequest RowPlanner::requestOf(const Draft &d) const {
   return request;
 }
 
-/// A kernel of products: its epilogue is traced with the products as given, its operands are traced each by itself.
-Result<RowPlanner::Verdict> RowPlanner::judgeProducts(const Draft &d) {
+/// A kernel of products: its epilogue is traced with the products as given, its operands are traced each by itself. `loaded`: what the
+/// operands load, and the epilogue therefore too.
+Result<RowPlanner::Verdict> RowPlanner::judgeProducts(const Draft &d, const std::set<ValueId> &loaded) {
   Verdict out;
   TraceRequest request = requestOf(d);
+  for (ValueId v : loaded)
+    request.boundary[v] = true;
   request.products = true;
   request.lanes = epilogueLanes(graph, d.outputs, d.space.width, target);
   RL_ASSIGN(TraceOutcome traced, tracePointwiseUpTo(request));
@@ -193,6 +196,15 @@ Result<RowPlanner::Verdict> RowPlanner::judgeProducts(const Draft &d) {
       count(operand);
       operands.push_back(std::move(operand));
     }
+  // A value has one place in a kernel: computed again for the epilogue it would be that for the operand as well.
+  std::set<ValueId> both;
+  for (ValueId v : loads)
+    if (const Value &value = graph.values[v]; value.kind == Value::Result && nodes.contains(value.node))
+      both.insert(v);
+  if (!both.empty() && !std::includes(loaded.begin(), loaded.end(), both.begin(), both.end())) {
+    both.insert(loaded.begin(), loaded.end());
+    return judgeProducts(d, both);
+  }
   size_t arguments = g.inputs.size() + d.outputs.size();
   bool crowded = target.gpu && pressure.registers > kRegisters && !pressure.live.empty();
   if (traced.exceeded || arguments > maxKernelArguments(target) || crowded) {

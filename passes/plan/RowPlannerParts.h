@@ -89,7 +89,7 @@ private:
   bool cut(ValueId v, std::string reason, bool hard = false);
   TraceRequest requestOf(const Draft &) const;
   Result<Verdict> judge(const Draft &);
-  Result<Verdict> judgeProducts(const Draft &);
+  Result<Verdict> judgeProducts(const Draft &, const std::set<ValueId> &loaded = {});
   Result<Plan> planPointwiseAt(int level, const std::set<ValueId> &outputs) const;
 
   const Graph &graph;

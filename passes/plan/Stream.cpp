@@ -189,6 +189,30 @@ bool streamsOperand(const Graph &graph, const Node &product, const std::vector<b
   return left && right && streamForm(graph, {self}, {&*left, &*right}).refusal.empty();
 }
 
+/// Whether the kernel is behind another of the plan, and what it streams is there before (compiler/emit/EarlyLaunch).
+static bool readsAhead(const Graph &graph, const StreamForm &form, const cost::TargetDesc &target) {
+  auto isGiven = [&](ValueId v) {
+    return std::find(graph.inputs.begin(), graph.inputs.end(), v) != graph.inputs.end() ||
+           std::find(graph.parameters.begin(), graph.parameters.end(), v) != graph.parameters.end();
+  };
+  return target.sm >= 90 && !isGiven(form.left.value) &&
+         std::all_of(form.right.begin(), form.right.end(),
+                     [&](const StreamOperand &o) { return isGiven(o.rows.value); });
+}
+
+/// 128 bytes of K each.
+static int64_t stagesOf(const cost::StreamShape &shape) {
+  const auto size = static_cast<int64_t>(dtypeSize(shape.right));
+  return (shape.k * size + 127) / 128;
+}
+
+/// Seconds that reading ahead saves: of the ring's bytes, what the kernel before gives time for.
+static double savedAhead(const cost::StreamShape &shape, const cost::StreamTile &tile, const cost::TargetDesc &target) {
+  constexpr double kMost = 2e-6;
+  const auto stages = static_cast<double>(std::min<int64_t>(tile.stages, stagesOf(shape)));
+  return std::min(kMost, stages * 128 * static_cast<double>(shape.n * shape.products) / target.dramCopy);
+}
+
 void scheduleStream(const Graph &graph, const Trace &epilogue, const std::vector<NodeId> &products,
                     const std::vector<Trace> &operands, const cost::TargetDesc &target, PlannedGroup &g,
                     const GemmSchedule *only) {
@@ -214,7 +238,10 @@ void scheduleStream(const Graph &graph, const Trace &epilogue, const std::vector
   std::optional<cost::StreamCandidate> best = cost::chooseStream(shape, even, live, target);
   if (!best)
     return refuse("what is behind needs more registers than a block's threads have");
-  auto secondsOf = [&](const cost::StreamCandidate &c) { return c.seconds + g.time.launch + target.memoryLatency; };
+  const bool ahead = readsAhead(graph, form, target);
+  auto secondsOf = [&](const cost::StreamCandidate &c) {
+    return c.seconds + g.time.launch + target.memoryLatency - (ahead ? savedAhead(shape, c.tile, target) : 0);
+  };
   auto scheduleOf = [&](const cost::StreamTile &tile) {
     GemmSchedule s = *g.gemm;
     s.kernel = "stream";
@@ -266,7 +293,7 @@ void scheduleStream(const Graph &graph, const Trace &epilogue, const std::vector
   time.latency = target.memoryLatency;
   time.memory = best->memory;
   time.tensor = std::max(best->ingest, best->compute);
-  time.tail = seconds - time.launch - time.latency - std::max(time.memory, time.tensor);
+  time.tail = std::max(0.0, seconds - time.launch - time.latency - std::max(time.memory, time.tensor));
   time.total = seconds;
   time.bound = time.memory > time.tensor ? cost::Bound::Memory : cost::Bound::Tensor;
   time.intensity = g.work.bytes() > 0 ? g.work.flops() / g.work.bytes() : 0;
@@ -277,6 +304,13 @@ void scheduleStream(const Graph &graph, const Trace &epilogue, const std::vector
   g.why.push_back(text + best->str());
   if (s.once)
     g.why.push_back(kReadOnce);
+  if (ahead) {
+    std::snprintf(
+        text, sizeof text,
+        "weights are asked for while the kernel before still runs, as many as the ring holds: %.2g us of these",
+        savedAhead(shape, tile, target) * 1e6);
+    g.why.push_back(text);
+  }
   for (const StreamOperand &o : form.right)
     if (o.scale.value != kNone)
       g.why.push_back(quoted(graph, o.scale.value) + " multiplies the sums of what " + quoted(graph, o.rows.value) +

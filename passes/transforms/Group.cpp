@@ -256,6 +256,8 @@ std::unique_ptr<Pass> rl::createGroupPass(const cost::TargetDesc &target, Error 
 
 void rl::registerRidgePasses() {
   PassRegistration<GroupPass>();
+  registerShareLaunchPass();
+  registerEarlyLaunchPass();
   registerPass([] { return rl::createEmptyTensorsPass(); });
   registerPass([] { return rl::createProductsPass(); });
   registerPass([] { return rl::createDecomposePass(); });

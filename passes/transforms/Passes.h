@@ -44,11 +44,20 @@ std::unique_ptr<mlir::Pass> createDecomposeQuantPass();
 std::unique_ptr<mlir::Pass> createGroupPass(const cost::TargetDesc &target, Error *error = nullptr,
                                             const TileChoices *choices = nullptr);
 
+/// Says which short kernels share the launch of the one before them. Behind ridge-group.
+std::unique_ptr<mlir::Pass> createShareLaunchPass(const cost::TargetDesc &);
+/// Says of each kernel of a plan but the first whether it is launched while the one before it still runs (programmatic dependent
+/// launch). Behind ridge-share-launch.
+std::unique_ptr<mlir::Pass> createEarlyLaunchPass(const cost::TargetDesc &);
+
 /// Makes the passes known to ridge-opt: -ridge-pins, -ridge-empty-tensors, -ridge-split-cats="most=254",
-/// -ridge-group="target=h200".
+/// -ridge-group="target=h200", -ridge-share-launch="target=h200", -ridge-early-launch="target=h200".
 void registerRidgePasses();
+void registerShareLaunchPass();
+void registerEarlyLaunchPass();
 
 /// Runs everything from an imported graph to frozen groups. Errors carry the node's JSON pointer. `choices`: as of the group pass.
-Status runPipeline(mlir::ModuleOp, const cost::TargetDesc &, const TileChoices *choices = nullptr);
+/// `atRun`: the kernels are launched by each run, on a GPU; they may share launches, and start early.
+Status runPipeline(mlir::ModuleOp, const cost::TargetDesc &, const TileChoices *choices = nullptr, bool atRun = false);
 
 } // namespace rl

@@ -11,7 +11,7 @@
 
 using namespace mlir;
 
-rl::Status rl::runPipeline(ModuleOp module, const cost::TargetDesc &target, const TileChoices *choices) {
+rl::Status rl::runPipeline(ModuleOp module, const cost::TargetDesc &target, const TileChoices *choices, bool atRun) {
   std::string said;
   ScopedDiagnosticHandler handler(module.getContext(), [&](Diagnostic &d) {
     said += (said.empty() ? "" : "; ") + d.str();
@@ -31,6 +31,10 @@ rl::Status rl::runPipeline(ModuleOp module, const cost::TargetDesc &target, cons
   f.addPass(mlir::createCSEPass());
   f.addPass(createSplitCatsPass(maxKernelArguments(target) / 2));
   f.addPass(createGroupPass(target, &planned, choices));
+  if (atRun) {
+    f.addPass(createShareLaunchPass(target));
+    f.addPass(createEarlyLaunchPass(target));
+  }
   if (failed(pm.run(module))) {
     if (planned.code != Code::Ok)
       return planned;

@@ -47,7 +47,10 @@ std::unique_ptr<CudaGraph> CudaGraph::build(const cu::Api &api, std::vector<Cuda
     cu::KernelNodeParams params = l.nodeParams();
     cu::GraphNode node = nullptr;
     const cu::GraphNode *previous = out->nodes.empty() ? nullptr : &out->nodes.back();
-    if (api.cuGraphAddKernelNode(&node, out->graph, previous, previous ? 1 : 0, &params) != kSuccess)
+    const bool plain = previous && !l.early;
+    if (api.cuGraphAddKernelNode(&node, out->graph, plain ? previous : nullptr, plain ? 1 : 0, &params) != kSuccess)
+      return nullptr;
+    if (l.early && api.cuGraphAddDependencies_v2(out->graph, previous, &node, &cu::kProgrammaticEdge, 1) != kSuccess)
       return nullptr;
     if (cu::LaunchAttribute cluster = l.clusterAttribute();
         l.hasCluster() && (!api.cuGraphKernelNodeSetAttribute ||

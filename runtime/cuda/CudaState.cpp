@@ -175,6 +175,10 @@ Status CudaState::prepare(const PackageLaunch &l, bool bind) {
     if ((l.cluster != Extent3{} || l.unalignedCluster != Extent3{}) && !api.cuLaunchKernelEx)
       return unsupported({}, *out.description + " needs clusters, which this driver is too old for");
     out.hasMaps = l.tensorMaps.empty() || api.cuTensorMapEncodeTiled;
+    // The first kernel of a run follows work of the caller's, which may write what kernels read before they wait. Drivers with such
+    // edges in graphs (CUDA 12.3) also capture such launches.
+    out.early = l.early && !bind && !launches.empty() && launches.back().launch->kind == PackageLaunch::Kernel &&
+                api.cuLaunchKernelEx && api.cuGraphAddDependencies_v2;
     if (!out.hasMaps && !out.unaligned)
       return unsupported({}, *out.description + " needs tensor maps, which this driver is too old for");
     out.useUnaligned = !out.hasMaps;
@@ -407,11 +411,19 @@ cu::Result CudaState::launch(CudaLaunch &l, cu::Stream stream) {
   Extent3 grid = l.grid();
   const Extent3 &block = l.block();
   cu::Function function = l.useUnaligned ? l.unaligned : l.function;
-  if (!l.hasCluster())
+  cu::LaunchAttribute attributes[2];
+  unsigned count = 0;
+  if (l.hasCluster())
+    attributes[count++] = l.clusterAttribute();
+  if (l.early) {
+    attributes[count].id = cu::kAttributeProgrammaticStreamSerialization;
+    attributes[count++].value.programmatic = 1;
+  }
+  if (!count)
     return api.cuLaunchKernel(function, grid.x, grid.y, grid.z, block.x, block.y, block.z, l.sharedBytes(), stream,
                               l.params.data(), nullptr);
-  cu::LaunchAttribute cluster = l.clusterAttribute();
-  cu::LaunchConfig config{grid.x, grid.y, grid.z, block.x, block.y, block.z, l.sharedBytes(), stream, &cluster, 1};
+  cu::LaunchConfig config{grid.x,  grid.y,          grid.z, block.x,    block.y,
+                          block.z, l.sharedBytes(), stream, attributes, count};
   return api.cuLaunchKernelEx(&config, function, l.params.data(), nullptr);
 }
 

@@ -28,6 +28,7 @@ struct CudaLaunch {
   cu::DevicePtr alignMask = 0;
   bool useUnaligned = false;
   bool hasMaps = true; ///< false: this driver has no tensor maps
+  bool early = false;  ///< launched while the kernel before it still runs
   uint32_t blocks = 0; ///< the grid's x of `function`
 
   /// Of the kernel that runs with the pointers at hand.

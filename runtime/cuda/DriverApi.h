@@ -51,7 +51,7 @@ inline constexpr unsigned kStreamNonBlocking = 1, kEventDefault = 0, kEventDisab
 inline constexpr int kMapU8 = 0, kMapU16 = 1, kMapI32 = 3, kMapI64 = 5, kMapF16 = 6, kMapF32 = 7, kMapBF16 = 9;
 inline constexpr int kMapInterleaveNone = 0, kMapFillZeros = 0;
 // CUlaunchAttributeID
-inline constexpr int kAttributeClusterDimension = 4;
+inline constexpr int kAttributeClusterDimension = 4, kAttributeProgrammaticStreamSerialization = 6;
 
 /// CU_STREAM_PER_THREAD: one handle that is another stream in each thread.
 inline Stream perThreadStream() { return reinterpret_cast<Stream>(uintptr_t(2)); }
@@ -63,6 +63,7 @@ struct LaunchAttribute {
   union Value {
     char bytes[64];
     unsigned cluster[3];
+    int programmatic; ///< of kAttributeProgrammaticStreamSerialization: whether it is allowed
   } value = {};
 };
 static_assert(sizeof(LaunchAttribute) == 72);
@@ -75,6 +76,15 @@ struct LaunchConfig {
   unsigned attributeCount;
 };
 static_assert(sizeof(LaunchConfig) == 56);
+
+/// CUgraphEdgeData. From CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC with CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC: the node behind may
+/// be launched once all blocks of the kernel before have said so, or ended.
+struct GraphEdge {
+  unsigned char fromPort = 0, toPort = 0, type = 0;
+  unsigned char reserved[5] = {};
+};
+static_assert(sizeof(GraphEdge) == 8);
+inline constexpr GraphEdge kProgrammaticEdge{.fromPort = 1, .type = 1};
 
 /// CUtensorMap
 struct alignas(64) TensorMap {
@@ -153,6 +163,7 @@ static_assert(sizeof(KernelNodeParams) == 56);
   X(cuGraphCreate, (Graph *, unsigned flags))                                                                          \
   X(cuGraphDestroy, (Graph))                                                                                           \
   X(cuGraphAddKernelNode, (GraphNode *, Graph, const GraphNode *dependencies, size_t count, const KernelNodeParams *)) \
+  X(cuGraphAddDependencies_v2, (Graph, const GraphNode *from, const GraphNode *to, const GraphEdge *, size_t count))   \
   X(cuGraphKernelNodeSetAttribute, (GraphNode, int attribute, const LaunchAttribute::Value *))                         \
   X(cuGraphInstantiateWithFlags, (GraphExec *, Graph, unsigned long long flags))                                       \
   X(cuGraphExecKernelNodeSetParams, (GraphExec, GraphNode, const KernelNodeParams *))                                  \

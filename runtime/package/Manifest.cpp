@@ -85,6 +85,8 @@ OrderedJson json(const PackageLaunch &l) {
       {"align", l.align}};
   if (l.persistent)
     out["persistent"] = true;
+  if (l.early)
+    out["early"] = true;
   if (!l.tensorMaps.empty()) {
     OrderedJson &maps = out["tensor_maps"] = OrderedJson::array();
     for (const PackageTensorMap &m : l.tensorMaps)
@@ -319,7 +321,7 @@ void readLaunches(Reader &r, const Json &top, const char *key, std::vector<Packa
     } else if (kind == "kernel") {
       if (!r.object(item, where,
                     {"kind", "kernel", "args", "grid", "block", "cluster", "blocks", "shared_bytes", "align", "label"},
-                    {"unaligned", "persistent", "tensor_maps"}))
+                    {"unaligned", "persistent", "early", "tensor_maps"}))
         return;
       l.kernel = r.string(item, "kernel", where);
       r.integers(item, "args", where, kMaxElements, 0, most, l.args);
@@ -331,6 +333,8 @@ void readLaunches(Reader &r, const Json &top, const char *key, std::vector<Packa
       l.align = static_cast<uint32_t>(r.integer(item, "align", where, 1, most));
       if (item.contains("persistent"))
         l.persistent = r.boolean(item, "persistent", where);
+      if (item.contains("early"))
+        l.early = r.boolean(item, "early", where);
       if (item.contains("tensor_maps"))
         readTensorMaps(r, item, where, l.tensorMaps);
       if (item.contains("unaligned")) {

@@ -63,6 +63,9 @@ struct PackageLaunch {
   /// CUDA: grid.x counts pieces of work that blocks take in turn; as many blocks run as the device holds at once, or
   /// grid.x where that is less, rounded down to whole clusters. grid.y = grid.z = 1.
   bool persistent = false;
+  /// CUDA: both kernels themselves wait for the one launched before them (griddepcontrol.wait) before they touch what kernels
+  /// write, so that they may be launched while that one still runs. Not heeded of the first launch, or behind a copy.
+  bool early = false;
   /// CUDA: parameters of 128 bytes that the kernel has behind its pointers, by value.
   std::vector<PackageTensorMap> tensorMaps;
   /// Where a pointer is not a multiple of `align` bytes, or the driver has no tensor maps, this other kernel runs instead

@@ -205,8 +205,8 @@ Status checkLaunch(const Package &p, bool bind, size_t i) {
   if (!l.unalignedKernel.empty() && !isSymbol(l.unalignedKernel))
     return invalid(at(list, i, "unaligned/kernel"), "not a kernel's name");
   if (p.target != "cuda") {
-    if (!l.tensorMaps.empty() || l.persistent)
-      return invalid(at(list, i), "tensor maps and persistent grids are CUDA's");
+    if (!l.tensorMaps.empty() || l.persistent || l.early)
+      return invalid(at(list, i), "tensor maps, persistent grids and early launches are CUDA's");
     return {};
   }
   RL_TRY(checkShape(l.grid, l.block, at(list, i), l.kernel));

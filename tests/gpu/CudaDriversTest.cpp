@@ -77,7 +77,10 @@ TEST_F(CudaDrivers, AnOldDriver) {
     float x[kN], w[kN], y[kN];
     std::iota(x, x + kN, 0.0f);
     std::fill(w, w + kN, 2.0f);
-    auto m = makeModule(chain(4));
+    Package four = chain(4);
+    for (PackageLaunch &l : four.launches)
+      l.early = true; // and are launched one behind the other all the same
+    auto m = makeModule(four);
     CHECK_OR_EXIT(m.ok() && (*m)->bind("w", w, kBytes));
     const void *in[] = {x};
     void *out[] = {y};

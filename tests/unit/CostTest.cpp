@@ -54,6 +54,25 @@ TEST(Target, EveryFileIsValidAndBuiltIn) {
   EXPECT_GE(files, 5u);
 }
 
+TEST(EarlyLaunch, ShortKernelsOfNewMachinesAndHowTheyLie) {
+  const TargetDesc h200 = *findTarget("h200"), a100 = *findTarget("a100"), cpu = *findTarget("cpu");
+  const double launch = h200.launchFirst;
+  EXPECT_TRUE(earlyLaunch(10e-6, 0, launch, h200).is);
+  EXPECT_FALSE(earlyLaunch(200e-6, 0, launch, h200).is);
+  EXPECT_FALSE(earlyLaunch(200e-6, 0, launch, h200).why.empty());
+  for (const TargetDesc &t : {a100, cpu}) {
+    EXPECT_FALSE(earlyLaunch(10e-6, 0, launch, t).is);
+    EXPECT_TRUE(earlyLaunch(10e-6, 0, launch, t).why.empty());
+  }
+  // 394 blocks on 132 SMs: three each, where a long kernel is before and the blocks themselves take their time.
+  EXPECT_EQ(earlyLaunch(30e-6, 394, 30e-6, h200).blocksPerSm, 3);
+  EXPECT_EQ(earlyLaunch(30e-6, 128, 30e-6, h200).blocksPerSm, 1);
+  EXPECT_EQ(earlyLaunch(30e-6, 1376, 30e-6, h200).blocksPerSm, 0);
+  EXPECT_EQ(earlyLaunch(30e-6, 0, 30e-6, h200).blocksPerSm, 0);
+  EXPECT_EQ(earlyLaunch(30e-6, 394, launch + 1e-6, h200).blocksPerSm, 0);
+  EXPECT_EQ(earlyLaunch(launch + 1e-6, 394, 30e-6, h200).blocksPerSm, 0);
+}
+
 TEST(Cost, BlocksStartOneAfterTheOther) {
   // 134 MB written by blocks of 128 threads of 16 bytes each, and by half as many: 43.8 and 32.8 us on an H200.
   WorkEstimate w;

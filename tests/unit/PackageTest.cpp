@@ -77,6 +77,7 @@ Package sample() {
   g.cluster = {2, 1, 1};
   g.align = 16;
   g.persistent = true;
+  g.early = true;
   g.tensorMaps = {{.arg = 1, .dtype = DType::F8E4M3, .extents = {8, 8}, .strides = {16}, .box = {16, 8}, .swizzle = 32},
                   {.arg = 2,
                    .offset = 32,
@@ -122,6 +123,7 @@ void expectEqual(const Package &a, const Package &b) {
     EXPECT_EQ(x.unalignedCluster, y.unalignedCluster);
     EXPECT_EQ(x.unalignedSharedBytes, y.unalignedSharedBytes);
     EXPECT_EQ(x.persistent, y.persistent);
+    EXPECT_EQ(x.early, y.early);
     EXPECT_EQ(x.tensorMaps, y.tensorMaps);
     EXPECT_EQ(x.label, y.label);
   }
@@ -458,7 +460,7 @@ INSTANTIATE_TEST_SUITE_P(
         Damage{"/launches/0/unaligned/shared_bytes", "232449", "/launches/0/unaligned/shared_bytes"},
         Damage{"/launches/0/persistent", "true", "/launches/0/persistent"}, // its grid has two dimensions
         Damage{"/launches/2/persistent", "1", "/launches/2/persistent"},
-        Damage{"/launches/2/align", "8", "/launches/2/align"},
+        Damage{"/launches/2/early", "1", "/launches/2/early"}, Damage{"/launches/2/align", "8", "/launches/2/align"},
         Damage{"/launches/2/tensor_maps", "{}", "/launches/2/tensor_maps"},
         Damage{"/launches/2/tensor_maps/0/arg", "3", "/launches/2/tensor_maps/0/arg"},
         Damage{"/launches/2/tensor_maps/0/dtype", "\"f7\"", "/launches/2/tensor_maps/0/dtype"},

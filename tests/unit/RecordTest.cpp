@@ -46,19 +46,35 @@ GraphBuilder swiglu() {
   return g;
 }
 
-// Kernels behind the first do not take a launch of their own.
+// Kernels behind the first do not take a launch of their own, and start while the one before ends.
 TEST(Record, KernelsInARow) {
   GraphBuilder g("two");
   auto x = g.input("x", DType::BF16, {4096, 4096});
   g.output(g.softmax(g.softmax(x, 0), 1), "y");
   Json r = Json::parse(recordOf(g));
   ASSERT_GE(r["kernels"].size(), 2u);
-  double sum = 0;
-  for (const Json &k : r["kernels"])
-    sum += k["predicted_us"].get<double>();
   cost::TargetDesc machine = *cost::findTarget("h200");
-  double saved = (machine.launchFirst - machine.launchNext) * 1e6;
-  EXPECT_NEAR(r["predicted_us"].get<double>(), sum - static_cast<double>(r["kernels"].size() - 1) * saved, 1e-6);
+  double sum = machine.launchFirst * 1e6;
+  for (const Json &k : r["kernels"]) {
+    EXPECT_EQ(k["early"], &k != &r["kernels"][0]);
+    sum += k["predicted_us"].get<double>() -
+           (k["early"].get<bool>() ? machine.launchFirst - machine.launchNextEarly : machine.launchFirst) * 1e6;
+  }
+  EXPECT_NEAR(r["predicted_us"].get<double>(), sum, 1e-6);
+}
+
+// Two products of one operand, both short: one launch, of which either kernel says its name.
+TEST(Record, KernelsThatShareALaunch) {
+  GraphBuilder g("two");
+  auto x = g.input("x", DType::BF16, {1, 1024});
+  auto w = g.parameter("w", DType::BF16, {512, 1024}), v = g.parameter("v", DType::BF16, {512, 1024});
+  g.output(g.linear(x, w), "y");
+  g.output(g.linear(x, v), "z");
+  Json r = Json::parse(recordOf(g));
+  ASSERT_EQ(r["kernels"].size(), 2u);
+  EXPECT_FALSE(r["kernels"][0].contains("launch"));
+  EXPECT_EQ(r["kernels"][1]["launch"], "two_0");
+  EXPECT_EQ(r["kernels"][0]["blocks"], r["kernels"][1]["blocks"]);
 }
 
 TEST(Record, SaysWhatIsFusedAndWhatItMoves) {

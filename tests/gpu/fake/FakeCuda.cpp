@@ -38,6 +38,7 @@ struct GraphNodeHandle {
   KernelNodeParams params;
   std::vector<unsigned long long> args;
   unsigned cluster[3] = {1, 1, 1};
+  bool follows = false, early = false; ///< has an edge from the node before it; a programmatic one
 };
 struct GraphHandle {
   std::vector<std::unique_ptr<GraphNodeHandle>> nodes;
@@ -149,7 +150,8 @@ Result perform(rl::fake::Launch l) {
           {n.cluster[0], n.cluster[1], n.cluster[2]},
           stream,
           n.args,
-          true};
+          true,
+          n.early};
 }
 
 Context makeContext() {
@@ -344,7 +346,7 @@ EXPORT Result cuLaunchKernel(Function f, unsigned gx, unsigned gy, unsigned gz, 
   NEED_CONTEXT;
   if (static_cast<int>(shared) > f->maxShared)
     return kInvalidValue;
-  return perform({f->name, {gx, gy, gz}, {bx, by, bz}, shared, {1, 1, 1}, stream, values(f, params), false});
+  return perform({f->name, {gx, gy, gz}, {bx, by, bz}, shared, {1, 1, 1}, stream, values(f, params), false, false});
 }
 EXPORT Result cuMemAlloc_v2(DevicePtr *out, size_t bytes) {
   ENTER(cuMemAlloc_v2);
@@ -533,10 +535,15 @@ EXPORT Result cuLaunchKernelEx(const LaunchConfig *c, Function f, void **params,
                      {1, 1, 1},
                      c->stream,
                      values(f, params),
+                     false,
                      false};
   for (unsigned i = 0; i < c->attributeCount; ++i)
     if (c->attributes[i].id == kAttributeClusterDimension)
       std::copy_n(c->attributes[i].value.cluster, 3, l.cluster);
+    else if (c->attributes[i].id == kAttributeProgrammaticStreamSerialization)
+      l.early = c->attributes[i].value.programmatic == 1;
+    else
+      return kInvalidValue;
   return perform(std::move(l));
 }
 EXPORT Result cuTensorMapEncodeTiled(TensorMap *out, int type, uint32_t rank, void *address, const uint64_t *extents,
@@ -578,14 +585,25 @@ EXPORT Result cuGraphDestroy(Graph g) {
 EXPORT Result cuGraphAddKernelNode(GraphNode *out, Graph g, const GraphNode *deps, size_t count,
                                    const KernelNodeParams *p) {
   ENTER(cuGraphAddKernelNode);
-  // A chain: the one dependency is the node before.
-  if (count != (g->nodes.empty() ? 0u : 1u) || (count && deps[0] != g->nodes.back().get()))
+  // A chain: the one dependency is the node before, here or by an edge added later.
+  if (count > 1 || (count && (g->nodes.empty() || deps[0] != g->nodes.back().get())))
     return kInvalidValue;
   auto node = std::make_unique<GraphNodeHandle>();
+  node->follows = count == 1;
   node->params = *p;
   node->args = values(p->function, p->params);
   *out = node.get();
   g->nodes.push_back(std::move(node));
+  return kSuccess;
+}
+EXPORT Result cuGraphAddDependencies_v2(Graph g, const GraphNode *from, const GraphNode *to, const GraphEdge *edge,
+                                        size_t count) {
+  ENTER(cuGraphAddDependencies_v2);
+  const size_t n = g->nodes.size();
+  if (count != 1 || n < 2 || *from != g->nodes[n - 2].get() || *to != g->nodes[n - 1].get() || (*to)->follows ||
+      edge->fromPort != 1 || edge->toPort != 0 || edge->type != 1)
+    return kInvalidValue;
+  (*to)->follows = (*to)->early = true;
   return kSuccess;
 }
 EXPORT Result cuGraphKernelNodeSetAttribute(GraphNode n, int attribute, const LaunchAttribute::Value *value) {
@@ -597,6 +615,9 @@ EXPORT Result cuGraphKernelNodeSetAttribute(GraphNode n, int attribute, const La
 }
 EXPORT Result cuGraphInstantiateWithFlags(GraphExec *out, Graph g, unsigned long long) {
   ENTER(cuGraphInstantiateWithFlags);
+  for (size_t i = 1; i < g->nodes.size(); ++i)
+    if (!g->nodes[i]->follows) // kernels of a plan run one behind the other
+      return kInvalidValue;
   *out = new GraphExecHandle;
   alive.insert(*out);
   for (auto &n : g->nodes) {

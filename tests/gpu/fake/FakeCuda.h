@@ -23,6 +23,7 @@ struct Launch {
   void *stream;
   std::vector<unsigned long long> args;
   bool graph; ///< as a node of a graph
+  bool early; ///< by programmatic dependent launch
 };
 
 struct EncodedMap {
