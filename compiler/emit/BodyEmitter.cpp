@@ -178,6 +178,10 @@ Value BodyEmitter::math(MathFn fn, ValueRange args, DType result) {
                : inner                                                      ? Rounding::BF16Inner
                                                                             : Rounding::BF16;
   SmallVector<Value> unified(args);
+  if (sparing && r == Rounding::F32 && fn == MathFn::Reciprocal)
+    unified.insert(unified.begin(), constF32(1, unified[0]));
+  if (sparing && r == Rounding::F32 && (fn == MathFn::Div || fn == MathFn::Reciprocal))
+    fn = MathFn::Quotient;
   unify(unified);
   return callMath(b, loc, fn, unified, r);
 }
@@ -531,28 +535,50 @@ Lane BodyEmitter::clamp(const Node &node, Lane lane, DType result) {
 /// is beyond 2^20, where the rest may overflow, stays the product, but where quotients are `bounded`; below 2^-64, where rests
 /// are inexact, 8 bits hold no more than a zero. The assembler's division costs three times as much.
 Value BodyEmitter::divideNarrow(Value x, Value y, bool bounded) {
-  int64_t lanes = cast<VectorType>(x.getType()).getNumElements();
-  auto cmp = [&](arith::CmpFPredicate p, Value l, float bound) {
-    return arith::CmpFOp::create(b, loc, p, l, constF32(bound, l)).getResult();
+  auto cmp = [&](arith::CmpFPredicate p, float bound) {
+    return arith::CmpFOp::create(b, loc, p, y, constF32(bound, y)).getResult();
   };
-  Value tame = arith::AndIOp::create(b, loc, cmp(arith::CmpFPredicate::OGE, y, 0x1p-64f),
-                                     cmp(arith::CmpFPredicate::OLE, y, 0x1p64f));
+  Value tame =
+      arith::AndIOp::create(b, loc, cmp(arith::CmpFPredicate::OGE, 0x1p-64f), cmp(arith::CmpFPredicate::OLE, 0x1p64f));
   auto branch = scf::IfOp::create(b, loc, TypeRange{x.getType()}, tame, /*withElseRegion=*/true);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(branch.thenBlock());
+  scf::YieldOp::create(b, loc, timesReciprocal(x, y, y, bounded));
+  b.setInsertionPointToStart(branch.elseBlock());
+  int64_t lanes = cast<VectorType>(x.getType()).getNumElements();
+  scf::YieldOp::create(b, loc, math(MathFn::Div, {x, splatTo(y, lanes)}, DType::F32));
+  return branch.getResult(0);
+}
+
+/// `divisor`: what the rest is taken by.
+Value BodyEmitter::timesReciprocal(Value x, Value y, Value divisor, bool bounded) {
+  int64_t lanes = cast<VectorType>(x.getType()).getNumElements();
   auto negative = [&](Value v) { return arith::NegFOp::create(b, loc, v).getResult(); };
   auto fma = [&](Value l, Value r, Value s) { return math::FmaOp::create(b, loc, l, r, s).getResult(); };
   Value inverse = splatTo(math(MathFn::Div, {constF32(1, y), y}, DType::F32), lanes);
   Value product = arith::MulFOp::create(b, loc, x, inverse);
-  Value q = fma(negative(fma(product, splatTo(y, lanes), negative(x))), inverse, product);
-  if (!bounded) {
-    Value large = cmp(arith::CmpFPredicate::OGE, math::AbsFOp::create(b, loc, product), 0x1p20f);
-    q = arith::SelectOp::create(b, loc, large, product, q);
-  }
-  scf::YieldOp::create(b, loc, q);
-  b.setInsertionPointToStart(branch.elseBlock());
-  scf::YieldOp::create(b, loc, math(MathFn::Div, {x, splatTo(y, lanes)}, DType::F32));
-  return branch.getResult(0);
+  Value q = fma(negative(fma(product, splatTo(divisor, lanes), negative(x))), inverse, product);
+  if (bounded)
+    return q;
+  Value size = math::AbsFOp::create(b, loc, product);
+  Value large = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OGE, size, constF32(0x1p20f, size));
+  return arith::SelectOp::create(b, loc, large, product, q);
+}
+
+/// The same for all numbers alike: a small or large one and what it divides are multiplied by a power of two, which loses nothing but
+/// of quotients that 8 bits do not hold. An infinite one has the reciprocal 0, and no rest: x * 0 is what there is.
+Value BodyEmitter::divideScaled(Value x, Value y, bool bounded) {
+  int64_t lanes = cast<VectorType>(x.getType()).getNumElements();
+  Value size = math::AbsFOp::create(b, loc, y), one = constF32(1, y);
+  auto cmp = [&](arith::CmpFPredicate p, float bound) {
+    return arith::CmpFOp::create(b, loc, p, size, constF32(bound, y)).getResult();
+  };
+  auto select = [&](Value c, Value v, Value w) { return arith::SelectOp::create(b, loc, c, v, w).getResult(); };
+  Value by = select(cmp(arith::CmpFPredicate::OLT, 0x1p-64f), constF32(0x1p100f, y),
+                    select(cmp(arith::CmpFPredicate::OGT, 0x1p64f), constF32(0x1p-100f, y), one));
+  Value scaled = arith::MulFOp::create(b, loc, y, by);
+  Value divisor = select(cmp(arith::CmpFPredicate::OEQ, INFINITY), constF32(0, y), scaled);
+  return timesReciprocal(arith::MulFOp::create(b, loc, x, splatTo(by, lanes)), scaled, divisor, bounded);
 }
 
 Lane BodyEmitter::emit(const Node &node, MutableArrayRef<Lane> operands, DType result, bool isInner, bool isNarrow) {
@@ -609,7 +635,8 @@ Lane BodyEmitter::emit(const Node &node, MutableArrayRef<Lane> operands, DType r
   if (isFloat(compute)) {
     SmallVector<Value> v = {floatOf(operands[0]), floatOf(operands[1])};
     if (narrow && node.op == OpKind::Div && isa<VectorType>(v[0].getType()) && !isa<VectorType>(v[1].getType()))
-      return makeFloat(divideNarrow(v[0], v[1], node.attrs.fast), result);
+      return makeFloat(sparing ? divideScaled(v[0], v[1], node.attrs.fast) : divideNarrow(v[0], v[1], node.attrs.fast),
+                       result);
     unify(v);
     return floatBinary(node, v[0], v[1], result);
   }

@@ -58,6 +58,10 @@ public:
 
   mlir::OpBuilder &builder() { return b; }
 
+  /// Quotients take more instructions, but neither a branch nor a subroutine: where nearly all registers hold something else, which a
+  /// call would save, and where warpgroup products are under way, which it would serialise.
+  void spareRegisters() { sparing = true; }
+
 private:
   mlir::Value floatOf(Lane &);             ///< any type -> f32
   mlir::Value integerOf(Lane &, DType to); ///< integers and bool -> the integer type `to`
@@ -74,6 +78,8 @@ private:
   Lane integerBinary(const Node &, mlir::Value x, mlir::Value y, DType compute, DType result);
   Lane clamp(const Node &, Lane, DType result);
   mlir::Value divideNarrow(mlir::Value x, mlir::Value y, bool bounded);
+  mlir::Value divideScaled(mlir::Value x, mlir::Value y, bool bounded);
+  mlir::Value timesReciprocal(mlir::Value x, mlir::Value y, mlir::Value divisor, bool bounded);
   mlir::Value integerPow(mlir::Value base, mlir::Value exponent, bool isSigned);
   mlir::Value intToFloatForNarrowing(mlir::Value, bool isSigned);
   mlir::Value floatToInt(mlir::Value f32, DType to);
@@ -81,7 +87,7 @@ private:
   mlir::OpBuilder &b;
   mlir::Location loc;
   MathTarget target;
-  bool strict;
+  bool strict, sparing = false;
   bool inner = false, narrow = false; ///< of the op being emitted
   /// No NaN that a value here can be has bits beyond those of a bf16: there was no load of another float with room for
   /// more. (An operation hands on the payload of an operand's NaN; one that it makes itself has none.)

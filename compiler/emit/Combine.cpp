@@ -120,6 +120,11 @@ Lane Combiner::finish(BodyEmitter &body, Value v, bool strict) const {
   return body.cast({v.getType().isInteger(64) ? DType::I64 : DType::I32, v, {}, {}}, result, true);
 }
 
+Combiner combinerOf(const Graph &graph, const Trace &trace, uint32_t reduction) {
+  const Instance &in = trace.instances[reduction];
+  return {graph.nodes[in.node].op, graph.type(trace.instances[in.operands[0]].value).dtype, graph.type(in.value).dtype};
+}
+
 static Value constant32(OpBuilder &b, Location loc, int64_t v) {
   return arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(static_cast<int32_t>(v)));
 }

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "compiler/emit/BodyEmitter.h"
+#include "passes/plan/Trace.h"
 
 namespace rl::emit {
 
@@ -29,6 +30,9 @@ struct Combiner {
   /// The result in the node's type. Where the graph is strict it is rounded to it.
   Lane finish(BodyEmitter &, Value, bool strict) const;
 };
+
+/// That of a reduction in a trace.
+Combiner combinerOf(const Graph &, const Trace &, uint32_t reduction);
 
 /// The threads of a GPU's block that share a row.
 struct RowThreads {

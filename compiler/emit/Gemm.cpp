@@ -1,10 +1,12 @@
 // Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/emit/Gemm.h"
+#include "compiler/emit/Combine.h"
 #include "compiler/emit/GemmParts.h"
 #include "compiler/emit/HopperAsm.h"
 #include "compiler/emit/Kernel.h"
 #include "passes/plan/Measure.h"
+#include "passes/plan/TileSegments.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
@@ -72,6 +74,7 @@ GemmParts::GemmParts(OpBuilder &b, Location loc, const GemmKernel &kernel, const
                      const CodeTarget &target, bool aligned, ValueRange inputs, ValueRange outputs)
     : b(b), loc(loc), kernel(kernel), traces(traces), target(target), aligned(aligned), inputs(inputs),
       outputs(outputs) {
+  segment = tileSegments(kernel.body, traces.epilogue).columns;
   switch (kernel.body.type(kernel.body.nodes[traces.products[0]].outputs[0]).dtype) {
   case DType::F32: sum = b.getF32Type(); break;
   case DType::I64: sum = b.getI64Type(); break;
@@ -105,16 +108,95 @@ Value GemmParts::finishRead(const TracedOperand &operand, TraceEmitter &e, std::
   return e.bodies().splatTo(v, operand.trace.lanes);
 }
 
-void GemmParts::finish(Value row, Value vector, ValueRange sums) {
-  TraceEmitter e(b, loc, kernel.body, traces.epilogue, target, aligned, inputs, outputs);
-  e.setRowIndex(row);
-  e.setVectorIndex(vector);
-  e.setErrorSlot(errorSlot);
-  e.emitLoads();
+std::unique_ptr<TraceEmitter> GemmParts::startFinish(Value row, Value vector, ValueRange sums) {
+  auto e = std::make_unique<TraceEmitter>(b, loc, kernel.body, traces.epilogue, target, aligned, inputs, outputs);
+  e->setRowIndex(row);
+  e->setVectorIndex(vector);
+  e->setErrorSlot(errorSlot);
+  if (segment && target.nvptx)
+    e->bodies().spareRegisters();
+  e->emitLoads();
   DType type = sum.isF32() ? DType::F32 : sum.isInteger(64) ? DType::I64 : DType::I32;
   for (auto [i, v] : llvm::zip(traces.instances, sums))
-    e.lane(i) = {type, v, sum.isF32() ? v : Value(), {}};
-  e.emitRest();
+    e->lane(i) = {type, v, sum.isF32() ? v : Value(), {}};
+  return e;
+}
+
+void GemmParts::finish(Value row, Value vector, ValueRange sums) { startFinish(row, vector, sums)->emitRest(); }
+
+void GemmParts::storeAll(TraceEmitter &e, int64_t vectorsOfSegment, Value there) {
+  const Trace &trace = traces.epilogue;
+  when(there, [&] {
+    e.enterBlock();
+    for (const TraceStore &s : trace.stores)
+      if (storesSegments(kernel.body, trace, s))
+        e.emitSegmentStore(s, vectorsOfSegment);
+      else
+        e.emitStore(s);
+    e.leaveBlock();
+  });
+}
+
+void GemmParts::finishTogether(Value row, Value vector, ValueRange sums, Value there) {
+  const Trace &trace = traces.epilogue;
+  std::unique_ptr<TraceEmitter> e = startFinish(row, vector, sums);
+  for (uint32_t i : trace.scopes[0].order) {
+    if (!isSegmentReduction(trace.instances[i])) {
+      e->emit(i);
+      continue;
+    }
+    Combiner c = combinerOf(kernel.body, trace, i);
+    Value v = c.contribution(e->bodies(), loc, e->lane(trace.instances[i].operands[0]), trace.lanes);
+    v = combineInWarp(b, loc, c, c.acrossLanes(b, loc, v), segment / trace.lanes);
+    e->lane(i) = c.finish(e->bodies(), v, kernel.body.strict);
+  }
+  storeAll(*e, segment / trace.lanes, there);
+}
+
+void GemmParts::finishInTurn(Value row, Value firstVector,
+                             llvm::function_ref<SmallVector<Value>(Value vector)> sumsOf) {
+  const Trace &trace = traces.epilogue;
+  const Graph &graph = kernel.body;
+  const int64_t vectors = segment / trace.lanes;
+  std::vector<std::pair<uint32_t, Value>> known;
+  auto startPass = [&](Value v, uint32_t level) {
+    std::unique_ptr<TraceEmitter> e = startFinish(row, add(firstVector, v), sumsOf(v));
+    for (auto [r, total] : known)
+      e->lane(r) = combinerOf(graph, trace, r).finish(e->bodies(), total, graph.strict);
+    for (uint32_t i : segmentPass(graph, trace, level))
+      e->emit(i);
+    return e;
+  };
+  for (uint32_t level = 1; level <= trace.levels; ++level) {
+    std::vector<uint32_t> reductions = reductionsOf(trace, level);
+    SmallVector<Value> totals;
+    for (uint32_t r : reductions)
+      totals.push_back(combinerOf(graph, trace, r).identity(b, loc, trace.lanes));
+    totals = loop(index(0), index(vectors), 1, totals, [&](Value v, ValueRange now) {
+      SmallVector<Value> next;
+      std::unique_ptr<TraceEmitter> e = startPass(v, level);
+      for (auto [r, total] : llvm::zip(reductions, now)) {
+        Combiner c = combinerOf(graph, trace, r);
+        Value own = c.contribution(e->bodies(), loc, e->lane(trace.instances[r].operands[0]), trace.lanes);
+        next.push_back(c.combine(b, loc, total, own));
+      }
+      return next;
+    });
+    for (auto [r, total] : llvm::zip(reductions, totals))
+      known.push_back({r, combinerOf(graph, trace, r).acrossLanes(b, loc, total)});
+  }
+  loop(index(0), index(vectors), 1, [&](Value v) {
+    std::unique_ptr<TraceEmitter> e = startPass(v, trace.levels + 1);
+    for (const TraceStore &s : trace.stores)
+      if (!storesSegments(graph, trace, s))
+        e->emitStore(s);
+  });
+  if (llvm::none_of(trace.stores, [&](const TraceStore &s) { return storesSegments(graph, trace, s); }))
+    return;
+  std::unique_ptr<TraceEmitter> once = startPass(index(0), 0);
+  for (const TraceStore &s : trace.stores)
+    if (storesSegments(graph, trace, s))
+      once->emitSegmentStore(s, 1);
 }
 
 Value GemmParts::multiplyAdd(Value x, Value y, Value z) {
@@ -255,6 +337,8 @@ static int blocksPerSm(const GemmKernel &kernel, const GemmTraces &traces) {
     return 1;
   int64_t sums = s.tileM * s.tileN * s.products * s.warpsK / s.threads;
   int64_t registers = sums + std::max<int64_t>(64, live + 40);
+  if (tileSegments(kernel.body, traces.epilogue).columns) // which no sums wait for
+    registers = std::max<int64_t>(sums + 64, live + 104);
   int64_t shared = s.stages * (s.tileM + s.products * s.tileN) * s.tileK * 2 + 1024;
   return static_cast<int>(std::clamp<int64_t>(std::min(65536 / (s.threads * registers), 164 * 1024 / shared), 1, 4));
 }

@@ -219,12 +219,21 @@ void BlockedEmitter::emit() {
   int64_t V = p.kernel.lanes;
   Value firstRow = p.add(p.mul(tile.batch, s.shape.m), tile.m);
   p.loop(p.index(0), mCount, 1, [&](Value i) {
-    p.loop(p.index(0), p.div(nCount, V), 1, [&](Value nv) {
+    auto sumsOf = [&](Value nv) {
       SmallVector<Value> sums;
       for (Value r : results)
         sums.push_back(load(r, p.add(p.mul(i, s.tileN), p.mul(nv, V)), V, V));
-      p.finish(p.add(firstRow, i), p.add(p.div(tile.n, V), nv), sums);
-    });
+      return sums;
+    };
+    if (p.segment) {
+      p.loop(p.index(0), p.div(nCount, V), p.segment / V, [&](Value first) {
+        p.finishInTurn(p.add(firstRow, i), p.add(p.div(tile.n, V), first),
+                       [&](Value nv) { return sumsOf(p.add(first, nv)); });
+      });
+      return;
+    }
+    p.loop(p.index(0), p.div(nCount, V), 1,
+           [&](Value nv) { p.finish(p.add(firstRow, i), p.add(p.div(tile.n, V), nv), sumsOf(nv)); });
   });
 }
 

@@ -350,15 +350,21 @@ int64_t MmaEmitter::emit() {
   NVVM::CpAsyncWaitGroupOp::create(b, loc, uint32_t(0));
 
   // One row of warps after the other hands its sums over: one copy of the epilogue, and not too much shared memory. Rows are 8
-  // words longer than the tile, so that pairs of neighbouring sums fall into different banks.
-  int64_t stride = s.tileN + 8, partElements = perM * stride;
+  // words longer than the tile, so that pairs of neighbouring sums fall into different banks. Where segments are reduced all do at
+  // once, so that none keeps sums in registers meanwhile.
+  const bool whole = p.segment > 0;
+  int64_t rows = whole ? s.tileM : perM, stride = s.tileN + 8, partElements = rows * stride;
   auto products = static_cast<int64_t>(p.traces.right.size());
-  p.loop(p.index(0), p.index(s.warpsM), 1, [&](Value which) {
+  p.loop(p.index(0), p.index(whole ? 1 : s.warpsM), 1, [&](Value which) {
     barrier();
-    Value mine =
-        s.warpsM > 1 ? arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, warpM, which).getResult() : Value();
+    Value mine = !whole && s.warpsM > 1
+                     ? arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, warpM, which).getResult()
+                     : Value();
     p.when(mine, [&] {
-      Value row = p.div(lane, 4), column = p.add(p.mul(warpN, perN), p.mul(p.rem(lane, 4), 2));
+      Value row = p.div(lane, 4);
+      if (whole)
+        row = p.add(row, p.mul(warpM, perM));
+      Value column = p.add(p.mul(warpN, perN), p.mul(p.rem(lane, 4), 2));
       Value base = p.add(p.add(p.mul(row, stride), column), p.mul(warpK, products * partElements));
       for (int64_t r = 0; r < products; ++r)
         for (int64_t i = 0; i < perM / 16; ++i)
@@ -373,7 +379,7 @@ int64_t MmaEmitter::emit() {
             }
     });
     barrier();
-    finishStaged(p, tile, thread, shared, stride, perM, p.mul(which, perM), s.warpsK);
+    finishStaged(p, tile, thread, shared, stride, rows, p.mul(which, perM), s.warpsK);
   });
   return std::max(used, s.warpsK * products * partElements * 4);
 }

@@ -57,6 +57,14 @@ public:
   /// What is behind the products at [row of all batches, vector of `kernel.lanes`], and its stores. `sums`: one value a product,
   /// a vector of the lanes (a scalar of one).
   void finish(mlir::Value row, mlir::Value vector, mlir::ValueRange sums);
+  /// The same where segments of the row are reduced: those of a GPU's threads that have a segment's vectors are neighbours in a warp,
+  /// all of which comes here, and stores where `there` (null: everywhere).
+  void finishTogether(mlir::Value row, mlir::Value vector, mlir::ValueRange sums, mlir::Value there);
+  /// And where one thread has a segment, whose vectors begin with `firstVector`: it goes over them once more for each reduction that
+  /// must be known before the next. `sumsOf`: of the segment's vector.
+  void finishInTurn(mlir::Value row, mlir::Value firstVector,
+                    llvm::function_ref<llvm::SmallVector<mlir::Value>(mlir::Value vector)> sumsOf);
+  int64_t segment = 0; ///< columns that are reduced together; 0: none are
   /// x*y + z.
   mlir::Value multiplyAdd(mlir::Value x, mlir::Value y, mlir::Value z);
   mlir::Value zero(mlir::Type);
@@ -92,6 +100,9 @@ public:
   mlir::Value errorSlot; ///< where an index out of range is reported; null: nowhere
 
 private:
+  std::unique_ptr<TraceEmitter> startFinish(mlir::Value row, mlir::Value vector, mlir::ValueRange sums);
+  void storeAll(TraceEmitter &, int64_t vectorsOfSegment, mlir::Value there);
+
   mlir::Type sum;
 };
 

@@ -36,7 +36,12 @@ void finishStaged(GemmParts &p, const GemmTile &tile, Value thread, Value staged
       also(p.less(row, p.index(s.shape.m)));
     if (s.shape.n % s.tileN != 0)
       also(p.less(vector, p.index(s.shape.n / V)));
-    p.when(there, [&] {
+    // Where threads hand each other what they have, all of them come along, those beyond the result with its last elements.
+    if (p.segment) {
+      row = p.min(row, s.shape.m - 1);
+      vector = p.min(vector, s.shape.n / V - 1);
+    }
+    p.when(p.segment ? Value() : there, [&] {
       SmallVector<Value> sums;
       for (int64_t i = 0; i < s.products; ++i) {
         Value sum;
@@ -49,7 +54,11 @@ void finishStaged(GemmParts &p, const GemmTile &tile, Value thread, Value staged
         }
         sums.push_back(sum);
       }
-      p.finish(p.add(p.mul(tile.batch, s.shape.m), row), vector, sums);
+      row = p.add(p.mul(tile.batch, s.shape.m), row);
+      if (p.segment)
+        p.finishTogether(row, vector, sums, there);
+      else
+        p.finish(row, vector, sums);
     });
   });
 }

@@ -1,10 +1,14 @@
 // Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/emit/GemmWgmma.h"
+#include "compiler/emit/Combine.h"
 #include "compiler/emit/GemmParts.h"
 #include "compiler/emit/HopperAsm.h"
 #include "compiler/emit/WgmmaGemm.h"
+#include "passes/plan/TileSegments.h"
 #include "passes/plan/Wgmma.h"
+
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
 
 using namespace mlir;
 
@@ -28,6 +32,8 @@ static GemmEpilogue epilogueOf(const GemmKernel &kernel, const GemmTraces &trace
       vector = arith::DivUIOp::create(b, loc, vector, index(trace.lanes));
     e.setRowIndex(row);
     e.setVectorIndex(vector);
+    if (form.shape.segment)
+      e.bodies().spareRegisters();
     auto give = [&](const std::vector<WgmmaAccess> &loads, ArrayRef<Value> values) {
       for (auto [load, v] : llvm::zip(loads, values))
         e.lane(load.place) = e.bodies().fromMemory(v, graph.type(load.value).dtype);
@@ -35,16 +41,46 @@ static GemmEpilogue epilogueOf(const GemmKernel &kernel, const GemmTraces &trace
     give(form.tiles, s.tiles);
     give(form.columns, s.columns);
     give(form.rows, s.rows);
-    e.emitLoads();
     const bool integers = accumulatesIntegers(form.shape.a);
     for (auto [i, v] : llvm::zip(traces.instances, s.products))
       e.lane(i) = {integers ? DType::I32 : DType::F32, v, integers ? Value() : v, {}};
-    for (uint32_t i : trace.scopes[0].order)
+    if (!form.shape.segment)
+      e.emitLoads();
+    size_t known = 0;
+    const uint32_t last = trace.levels + 1;
+    for (uint32_t level = 1; level < (s.level ? s.level : last); ++level)
+      for (uint32_t r : reductionsOf(trace, level))
+        e.lane(r) = combinerOf(graph, trace, r).finish(e.bodies(), s.reduced[known++], graph.strict);
+    const std::vector<uint32_t> wanted =
+        form.shape.segment ? segmentPass(graph, trace, s.level) : trace.scopes[0].order;
+    for (uint32_t i : wanted) // all loads first
+      if (form.shape.segment && trace.instances[i].node == kNone && trace.instances[i].operands.empty())
+        e.emit(i);
+    for (uint32_t i : wanted)
       e.emit(i);
-    SmallVector<Value> out(trace.stores.size());
-    for (const TraceStore &store : trace.stores) {
-      Value v = e.bodies().toMemory(e.lane(store.instance), graph.type(trace.instances[store.instance].value).dtype);
-      out[store.output] = e.bodies().splatTo(v, trace.lanes);
+    SmallVector<Value> out;
+    auto element = [&](ValueId v) {
+      for (const TraceStore &store : trace.stores)
+        if (graph.outputs[store.output] == v)
+          return e.bodies().toMemory(e.lane(store.instance), graph.type(v).dtype);
+      return Value();
+    };
+    if (s.level == last) {
+      for (const WgmmaAccess &a : form.outputs)
+        out.push_back(e.bodies().splatTo(element(graph.outputs[a.place]), trace.lanes));
+    } else if (s.level == 0) {
+      for (const WgmmaSegmentAccess &a : form.segments) {
+        Value v = element(graph.outputs[a.place]);
+        if (isa<VectorType>(v.getType())) // of which all lanes are alike
+          v = vector::ExtractOp::create(b, loc, v, ArrayRef<int64_t>{0});
+        out.push_back(v);
+      }
+    } else {
+      for (uint32_t r : reductionsOf(trace, s.level)) {
+        Combiner c = combinerOf(graph, trace, r);
+        Value v = c.contribution(e.bodies(), loc, e.lane(trace.instances[r].operands[0]), trace.lanes);
+        out.push_back(c.acrossLanes(b, loc, v));
+      }
     }
     return out;
   };
@@ -72,8 +108,10 @@ Status emitGemmWgmma(ModuleOp module, const GemmKernel &kernel, const CodeTarget
   g.pointers = static_cast<unsigned>(graph.inputs.size() + graph.outputs.size());
   g.tile = kernel.schedule.wgmma;
   g.once = kernel.schedule.once;
-  // Pieces of a cat; sin and cos reduce large arguments apart.
-  g.branches = traces.epilogue.scopes.size() > 1 || llvm::any_of(traces.epilogue.instances, [&](const Instance &in) {
+  g.segment = form.shape.segment;
+  // Pieces of a cat; sin and cos reduce large arguments apart, and a division is done apart where it takes all of its steps.
+  g.branches = g.segment > 0 || traces.epilogue.scopes.size() > 1 ||
+               llvm::any_of(traces.epilogue.instances, [&](const Instance &in) {
                  OpKind op = in.node == kNone ? OpKind::Full : graph.nodes[in.node].op;
                  return op == OpKind::Sin || op == OpKind::Cos;
                });
@@ -96,6 +134,14 @@ Status emitGemmWgmma(ModuleOp module, const GemmKernel &kernel, const CodeTarget
     g.columns.push_back({argument(a.value), dtype(a), a.offset, a.batch});
   for (const WgmmaAccess &a : form.rows)
     g.rows.push_back({argument(a.value), dtype(a), a.offset, a.batch});
+  for (const WgmmaSegmentAccess &a : form.segments)
+    g.segments.push_back({static_cast<unsigned>(graph.inputs.size()) + a.place, graph.type(a.value).dtype, a.offset,
+                          a.row, a.segment, a.batch});
+  for (uint32_t level = 1; g.segment > 0 && level <= traces.epilogue.levels; ++level) {
+    g.reductions.emplace_back();
+    for (uint32_t r : reductionsOf(traces.epilogue, level))
+      g.reductions.back().push_back(combinerOf(graph, traces.epilogue, r));
+  }
   return emitWgmmaGemm(module, g, epilogueOf(kernel, traces, form, target), machine, launch);
 }
 

@@ -79,11 +79,7 @@ private:
       n += static_cast<int64_t>(p.reductions.size() + 2 * p.online.size());
     return n;
   }
-  Combiner combinerOf(uint32_t reduction) const {
-    const Instance &in = trace.instances[reduction];
-    return {graph.nodes[in.node].op, graph.type(trace.instances[in.operands[0]].value).dtype,
-            graph.type(in.value).dtype};
-  }
+  Combiner combinerOf(uint32_t reduction) const { return emit::combinerOf(graph, trace, reduction); }
   bool isReduction(const Instance &in) const {
     return in.node != kNone && opInfo(graph.nodes[in.node].op).cls == OpClass::Reduction;
   }

@@ -20,12 +20,6 @@ using namespace mlir;
 
 namespace rl::emit {
 
-namespace {
-
-constexpr int kGroup = 16; ///< columns
-
-} // namespace
-
 WgmmaEpilogueEmitter::WgmmaEpilogueEmitter(OpBuilder &b, Location loc, const GemmPlan &plan, const GemmBlock &block,
                                            const GemmEpilogue &epilogue)
     : b(b), loc(loc), plan(plan), block(block), epilogue(epilogue), i(b, loc), hopper(b, loc) {}
@@ -188,52 +182,54 @@ void WgmmaEpilogueEmitter::prefetch(const GemmPlace &tilePlace) {
   loadTiles(place, loop.getInductionVar());
 }
 
-/// Two rows by four columns of each product: the epilogue, and its results into staging memory. `row`: of the warp's first
-/// row; `column`: of the chunk; `group`: in the chunk.
-Status WgmmaEpilogueEmitter::emitGroup(const GemmPlace &place, Value row, Value column, Value blockIndex, Value buffer,
-                                       Value group, ValueRange registers) {
+/// What a pair of elements has of a slot, and where it is.
+Value WgmmaEpilogueEmitter::pairAddress(const GemmSlot &slot, Value buffer, Value inRow, Value inColumn) {
+  Value bytes = i.mul(inColumn, slot.elementBytes);
+  Value address = i.add(i.add(buffer, i.add(rowOffset(slot, inRow), within(slot, inRow, bytes))), slot.offset);
+  if (slot.subs > 1)
+    address = i.add(address, i.mul(i.div(bytes, slot.span), slot.subBytes()));
+  return address;
+}
+
+/// Two rows by four columns of each product: the epilogue at each place, whose results `use` takes; pairs of columns one after the
+/// other.
+Status WgmmaEpilogueEmitter::evaluate(const GemmPlace &place, const GemmGroup &at, ValueRange registers, uint32_t level,
+                                      const Known &known, UseOfPair use) {
   const WgmmaGemm &g = *plan.gemm;
   int lanes = plan.lanes();
-  Value base = bufferOf(buffer), quad = i.shiftRight(block.lane, 2), pair = i.mul(i.andWith(block.lane, 3), 2);
-  Value groupColumn = i.mul(group, kGroup);
+  Value base = bufferOf(at.buffer), quad = i.shiftRight(block.lane, 2), pair = i.mul(i.andWith(block.lane, 3), 2);
+  Value groupColumn = i.mul(at.group, kGroup);
   Type index = b.getIndexType();
   auto toIndex = [&](Value v) { return arith::IndexCastUIOp::create(b, loc, index, v).getResult(); };
-  // What a pair has of a slot, and where it is.
-  auto pairAddress = [&](const GemmSlot &slot, Value inRow, Value inColumn) {
-    Value bytes = i.mul(inColumn, slot.elementBytes);
-    Value address = i.add(i.add(base, i.add(rowOffset(slot, inRow), within(slot, inRow, bytes))), slot.offset);
-    if (slot.subs > 1)
-      address = i.add(address, i.mul(i.div(bytes, slot.span), slot.subBytes()));
-    return address;
-  };
-  std::vector<SmallVector<Value>> words(g.outputs.size()); // of 16-bit outputs: [octet][half]
   for (int octet = 0; octet < 2; ++octet)
     for (int half = 0; half < 2; ++half) {
       Value inRow = i.add(quad, 8 * half), inColumn = i.add(i.add(groupColumn, pair), 8 * octet);
-      Value atRow = i.add(row, inRow), atColumn = i.add(column, inColumn);
+      Value atRow = i.add(at.row, inRow), atColumn = i.add(at.column, inColumn);
       if (g.m % (plan.tile().tileM() * plan.tile().cluster) != 0)
         atRow = i.min(atRow, i.of(g.m - 1));
       SmallVector<Value> tileValues;
       for (size_t t = 0; t < g.tiles.size(); ++t) {
         const GemmSlot &slot = plan.slots[static_cast<size_t>(plan.tileSlot[t])];
         Type type = VectorType::get({2}, elementType(g.tiles[t].dtype));
-        tileValues.push_back(LLVM::LoadOp::create(b, loc, type, sharedPointer(pairAddress(slot, inRow, inColumn)),
+        tileValues.push_back(LLVM::LoadOp::create(b, loc, type, sharedPointer(pairAddress(slot, base, inRow, inColumn)),
                                                   static_cast<unsigned>(2 * slot.elementBytes)));
       }
       SmallVector<Value> columnValues;
       for (size_t v = 0; v < g.columns.size(); ++v) {
         auto size = static_cast<int64_t>(dtypeSize(g.columns[v].dtype));
-        Value inTile = i.add(i.sub(column, place.column), inColumn);
+        Value inTile = i.add(i.sub(at.column, place.column), inColumn);
         columnValues.push_back(LLVM::LoadOp::create(b, loc, VectorType::get({2}, elementType(g.columns[v].dtype)),
                                                     sharedPointer(i.add(columnsOf(v), i.mul(inTile, size))),
                                                     static_cast<unsigned>(2 * size)));
       }
       GemmSite site;
       site.lanes = lanes;
+      site.level = level;
+      site.reduced = known[static_cast<size_t>(half)];
       for (const SmallVector<Value> &values : rowValues) {
         Value v = values[static_cast<size_t>(half)];
         if (plan.tile().blocks == 2)
-          v = i.select(i.equal(blockIndex, i.of(0)), v, values[static_cast<size_t>(2 + half)]);
+          v = i.select(i.equal(at.blockIndex, i.of(0)), v, values[static_cast<size_t>(2 + half)]);
         site.rows.push_back(v);
       }
       site.batch = toIndex(place.batch);
@@ -248,12 +244,13 @@ Status WgmmaEpilogueEmitter::emitGroup(const GemmPlace &place, Value row, Value 
         site.products.clear();
         site.tiles.clear();
         for (size_t p = 0; p < g.b.size(); ++p) {
-          size_t at = p * 8 + static_cast<size_t>(4 * octet + 2 * half + first);
+          size_t from = p * 8 + static_cast<size_t>(4 * octet + 2 * half + first);
           if (lanes == 1)
-            site.products.push_back(registers[at]);
+            site.products.push_back(registers[from]);
           else
-            site.products.push_back(vector::FromElementsOp::create(
-                b, loc, VectorType::get({2}, registers[at].getType()), ValueRange{registers[at], registers[at + 1]}));
+            site.products.push_back(vector::FromElementsOp::create(b, loc,
+                                                                   VectorType::get({2}, registers[from].getType()),
+                                                                   ValueRange{registers[from], registers[from + 1]}));
         }
         auto part = [&](Value v) {
           return lanes == 2 ? v : vector::ExtractOp::create(b, loc, v, ArrayRef<int64_t>{first}).getResult();
@@ -264,23 +261,39 @@ Status WgmmaEpilogueEmitter::emitGroup(const GemmPlace &place, Value row, Value 
         for (Value v : columnValues)
           site.columns.push_back(part(v));
         RL_ASSIGN(SmallVector<Value> out, epilogue(b, loc, site));
-        if (out.size() != g.outputs.size())
-          return unsupported({}, "internal: the epilogue gave " + std::to_string(out.size()) + " results");
         results.push_back(std::move(out));
       }
-      for (size_t o = 0; o < g.outputs.size(); ++o) {
-        const GemmSlot &slot = plan.slots[static_cast<size_t>(plan.outputSlot[o])];
-        Value v = results[0][o];
-        if (lanes == 1)
-          v = vector::FromElementsOp::create(b, loc, VectorType::get({2}, v.getType()),
-                                             ValueRange{results[0][o], results[1][o]});
-        if (slot.elementBytes == 2)
-          words[o].push_back(LLVM::BitcastOp::create(b, loc, b.getI32Type(), v));
-        else
-          LLVM::StoreOp::create(b, loc, v, sharedPointer(pairAddress(slot, inRow, inColumn)),
-                                static_cast<unsigned>(2 * slot.elementBytes));
-      }
+      RL_TRY(use(half, inRow, inColumn, results));
     }
+  return {};
+}
+
+/// The epilogue's results into staging memory.
+Status WgmmaEpilogueEmitter::emitGroup(const GemmPlace &place, const GemmGroup &at, ValueRange registers,
+                                       const Known &known) {
+  const WgmmaGemm &g = *plan.gemm;
+  Value base = bufferOf(at.buffer);
+  std::vector<SmallVector<Value>> words(g.outputs.size()); // of 16-bit outputs: [octet][half]
+  auto level = static_cast<uint32_t>(g.reductions.size() + 1);
+  RL_TRY(evaluate(place, at, registers, level, known,
+                  [&](int, Value inRow, Value inColumn, ArrayRef<SmallVector<Value>> results) -> Status {
+                    if (results[0].size() != g.outputs.size())
+                      return unsupported({}, "internal: the epilogue gave " + std::to_string(results[0].size()) +
+                                                 " results");
+                    for (size_t o = 0; o < g.outputs.size(); ++o) {
+                      const GemmSlot &slot = plan.slots[static_cast<size_t>(plan.outputSlot[o])];
+                      Value v = results[0][o];
+                      if (results.size() == 2)
+                        v = vector::FromElementsOp::create(b, loc, VectorType::get({2}, v.getType()),
+                                                           ValueRange{results[0][o], results[1][o]});
+                      if (slot.elementBytes == 2)
+                        words[o].push_back(LLVM::BitcastOp::create(b, loc, b.getI32Type(), v));
+                      else
+                        LLVM::StoreOp::create(b, loc, v, sharedPointer(pairAddress(slot, base, inRow, inColumn)),
+                                              static_cast<unsigned>(2 * slot.elementBytes));
+                    }
+                    return {};
+                  }));
   if (g.branches)
     hopper.syncWarp(); // which stores together
   for (size_t o = 0; o < g.outputs.size(); ++o) {
@@ -289,8 +302,8 @@ Status WgmmaEpilogueEmitter::emitGroup(const GemmPlace &place, Value row, Value 
     const GemmSlot &slot = plan.slots[static_cast<size_t>(plan.outputSlot[o])];
     Value matrix = i.shiftRight(block.lane, 3);
     Value inRow = i.add(i.andWith(block.lane, 7), i.mul(i.andWith(matrix, 1), 8));
-    Value inColumn = i.add(groupColumn, i.mul(i.shiftRight(matrix, 1), 8));
-    hopper.storeMatrices(pairAddress(slot, inRow, inColumn), words[o]);
+    Value inColumn = i.add(i.mul(at.group, kGroup), i.mul(i.shiftRight(matrix, 1), 8));
+    hopper.storeMatrices(pairAddress(slot, base, inRow, inColumn), words[o]);
   }
   return {};
 }
@@ -363,98 +376,144 @@ void WgmmaEpilogueEmitter::storeChunk(const GemmPlace &place, Value row, Value c
       storePlain(g.outputs[o], plan.slots[static_cast<size_t>(plan.outputSlot[o])], place, row, column, buffer);
 }
 
-Status WgmmaEpilogueEmitter::emit(const GemmPlace &tilePlace, Value count, ValueRange accumulators) {
-  const cost::GemmTile &tile = plan.tile();
-  int total = plan.chunks(), perRow = total / tile.blocks, width = tile.chunkColumns(), perChunk = width / kGroup,
-      buffers = plan.buffers;
-  GemmPlace place = warpPlace(tilePlace);
-  if (!plan.gemm->columns.empty()) {
-    hopper.waitAsync(); // the copies of this thread, then of all
-    hopper.syncWarpgroup(i.shiftRight(block.warp, 2));
-  }
-  auto chunks = scf::ForOp::create(b, loc, i.of(0), i.of(total), i.of(1));
+Status WgmmaEpilogueEmitter::loop(int64_t count, llvm::function_ref<Status(Value)> body) {
+  if (count == 1)
+    return body(i.of(0));
+  auto f = scf::ForOp::create(b, loc, i.of(0), i.of(count), i.of(1));
   OpBuilder::InsertionGuard guard(b);
-  b.setInsertionPointToStart(chunks.getBody());
-  Value chunk = chunks.getInductionVar(), buffer = i.rem(chunk, buffers);
-  Value blockIndex = i.div(chunk, perRow), row = i.add(place.row, i.mul(blockIndex, 64));
-  Value column = i.add(place.column, chunkColumn(i.rem(chunk, perRow)));
+  b.setInsertionPointToStart(f.getBody());
+  return body(f.getInductionVar());
+}
+
+/// The registers of round `id`, [group][product][8]; rounds are counted from chunk to chunk.
+SmallVector<Value> WgmmaEpilogueEmitter::pickRegisters(ValueRange accumulators, Value id) {
+  const cost::GemmTile &tile = plan.tile();
+  int total = plan.chunks(), perRow = total / tile.blocks, width = tile.chunkColumns(), unroll = tile.unroll,
+      rounds = width / kGroup / unroll;
+  size_t products = plan.gemm->b.size(), perBlock = static_cast<size_t>(tile.tileN) / 2;
+  std::vector<SmallVector<Value>> choices;
+  for (int c = 0; c < total; ++c)
+    for (int q = 0; q < rounds; ++q) {
+      SmallVector<Value> choice;
+      for (int u = 0; u < unroll; ++u) {
+        int firstColumn = std::min(c % perRow * width, tile.tileN - width) + (q * unroll + u) * kGroup;
+        for (size_t p = 0; p < products; ++p) {
+          size_t at = (p * static_cast<size_t>(tile.blocks) + static_cast<size_t>(c / perRow)) * perBlock +
+                      static_cast<size_t>(firstColumn) / 2;
+          for (size_t r = 0; r < 8; ++r)
+            choice.push_back(accumulators[at + r]);
+        }
+      }
+      choices.push_back(std::move(choice));
+    }
+  if (choices.size() == 1)
+    return choices[0];
+  SmallVector<int64_t> cases;
+  for (size_t c = 0; c + 1 < choices.size(); ++c)
+    cases.push_back(static_cast<int64_t>(c));
+  SmallVector<Type> types(choices[0].size(), accumulators[0].getType());
+  auto which = arith::IndexCastUIOp::create(b, loc, b.getIndexType(), id);
+  auto pick = scf::IndexSwitchOp::create(b, loc, types, which, cases, static_cast<unsigned>(cases.size()));
+  for (size_t c = 0; c < choices.size(); ++c) {
+    OpBuilder::InsertionGuard inCase(b);
+    Region &region = c + 1 < choices.size() ? pick.getCaseRegions()[c] : pick.getDefaultRegion();
+    b.setInsertionPointToStart(&region.emplaceBlock());
+    scf::YieldOp::create(b, loc, choices[c]);
+  }
+  return SmallVector<Value>(pick.getResults());
+}
+
+/// The chunk's place, and its operands and room.
+GemmGroup WgmmaEpilogueEmitter::chunkAt(const GemmPlace &place, Value chunk) {
+  int perRow = plan.chunks() / plan.tile().blocks;
+  GemmGroup at;
+  at.chunk = chunk;
+  at.buffer = i.rem(chunk, plan.buffers);
+  at.blockIndex = i.div(chunk, perRow);
+  at.row = i.add(place.row, i.mul(at.blockIndex, 64));
+  at.column = i.add(place.column, chunkColumn(i.rem(chunk, perRow)));
+  return at;
+}
+
+void WgmmaEpilogueEmitter::beginChunk(const GemmGroup &at, Value count) {
   if (hasTiles()) {
-    Value uses = i.add(i.mul(count, total / buffers), i.div(chunk, buffers));
-    hopper.wait(barrierOf(buffer), i.andWith(uses, 1));
+    Value uses = i.add(i.mul(count, plan.chunks() / plan.buffers), i.div(at.chunk, plan.buffers));
+    hopper.wait(barrierOf(at.buffer), i.andWith(uses, 1));
   } else if (plan.storesByMap()) {
     auto one = scf::IfOp::create(b, loc, i.equal(block.lane, i.of(0)));
     OpBuilder::InsertionGuard inner(b);
     b.setInsertionPoint(one.thenBlock()->getTerminator());
-    hopper.waitStoresRead(buffers - 1);
+    hopper.waitStoresRead(plan.buffers - 1);
   }
   hopper.syncWarp();
-  int unroll = tile.unroll, rounds = perChunk / unroll;
-  auto emitRound = [&](Value round) -> Status {
-    Value id = i.add(i.mul(chunk, rounds), round);
-    // The registers of each round, in the order of the loops: [group][product][8].
-    size_t products = plan.gemm->b.size(), perBlock = static_cast<size_t>(tile.tileN) / 2;
-    std::vector<SmallVector<Value>> choices;
-    for (int c = 0; c < total; ++c)
-      for (int q = 0; q < rounds; ++q) {
-        SmallVector<Value> choice;
-        for (int u = 0; u < unroll; ++u) {
-          int firstColumn = std::min(c % perRow * width, tile.tileN - width) + (q * unroll + u) * kGroup;
-          for (size_t p = 0; p < products; ++p) {
-            size_t at = (p * static_cast<size_t>(tile.blocks) + static_cast<size_t>(c / perRow)) * perBlock +
-                        static_cast<size_t>(firstColumn) / 2;
-            for (size_t r = 0; r < 8; ++r)
-              choice.push_back(accumulators[at + r]);
-          }
-        }
-        choices.push_back(std::move(choice));
-      }
-    SmallVector<Value> registers = choices[0];
-    if (choices.size() > 1) {
-      SmallVector<int64_t> cases;
-      for (size_t c = 0; c + 1 < choices.size(); ++c)
-        cases.push_back(static_cast<int64_t>(c));
-      SmallVector<Type> types(choices[0].size(), accumulators[0].getType());
-      auto which = arith::IndexCastUIOp::create(b, loc, b.getIndexType(), id);
-      auto pick = scf::IndexSwitchOp::create(b, loc, types, which, cases, static_cast<unsigned>(cases.size()));
-      for (size_t c = 0; c < choices.size(); ++c) {
-        OpBuilder::InsertionGuard inCase(b);
-        Region &region = c + 1 < choices.size() ? pick.getCaseRegions()[c] : pick.getDefaultRegion();
-        b.setInsertionPointToStart(&region.emplaceBlock());
-        scf::YieldOp::create(b, loc, choices[c]);
-      }
-      registers.assign(pick.getResults().begin(), pick.getResults().end());
-    }
-    for (int u = 0; u < unroll; ++u)
-      RL_TRY(emitGroup(place, row, column, blockIndex, buffer, i.add(i.mul(round, unroll), u),
-                       ArrayRef<Value>(registers).slice(static_cast<size_t>(u) * products * 8, products * 8)));
-    return {};
-  };
-  if (rounds == 1) {
-    RL_TRY(emitRound(i.of(0)));
-  } else {
-    auto groups = scf::ForOp::create(b, loc, i.of(0), i.of(rounds), i.of(1));
-    OpBuilder::InsertionGuard inner(b);
-    b.setInsertionPointToStart(groups.getBody());
-    RL_TRY(emitRound(groups.getInductionVar()));
-  }
+}
+
+void WgmmaEpilogueEmitter::endChunk(const GemmPlace &place, const GemmGroup &at) {
   if (plan.storesByMap())
     hopper.fenceProxy();
   hopper.syncWarp();
-  storeChunk(place, row, column, buffer);
+  storeChunk(place, at.row, at.column, at.buffer);
   bool plain = llvm::any_of(plan.outputMap, [](int m) { return m < 0; });
   if (plain)
     hopper.syncWarp();
-  if (hasTiles() && buffers < total) {
-    Value further = i.add(chunk, buffers);
+  if (hasTiles() && plan.buffers < plan.chunks()) {
+    Value further = i.add(at.chunk, plan.buffers);
     auto more = scf::IfOp::create(
-        b, loc, arith::AndIOp::create(b, loc, i.equal(block.lane, i.of(0)), i.less(further, i.of(total))));
+        b, loc, arith::AndIOp::create(b, loc, i.equal(block.lane, i.of(0)), i.less(further, i.of(plan.chunks()))));
     OpBuilder::InsertionGuard inner(b);
     b.setInsertionPoint(more.thenBlock()->getTerminator());
     if (plan.storesByMap())
       hopper.waitStoresRead(0);
     loadTiles(place, further);
   }
-  return {};
+}
+
+Status WgmmaEpilogueEmitter::emit(const GemmPlace &tilePlace, Value count, ValueRange accumulators) {
+  const cost::GemmTile &tile = plan.tile();
+  const int64_t segment = plan.gemm->segment;
+  GemmPlace place = warpPlace(tilePlace);
+  if (!plan.gemm->columns.empty()) {
+    hopper.waitAsync(); // the copies of this thread, then of all
+    hopper.syncWarpgroup(i.shiftRight(block.warp, 2));
+  }
+  // A segment has several chunks, or a chunk several segments.
+  const int width = tile.chunkColumns(), chunks = tile.chunksOf(segment), unroll = tile.unroll,
+            rounds = width / kGroup / unroll, segments = segment && chunks == 1 ? width / static_cast<int>(segment) : 1;
+  auto emitChunk = [&](Value chunk, Known known) -> Status {
+    GemmGroup at = chunkAt(place, chunk);
+    beginChunk(at, count);
+    RL_TRY(loop(segments, [&](Value which) -> Status {
+      Value first = i.mul(which, rounds / segments);
+      if (segment && chunks == 1) {
+        RL_ASSIGN(known, reduceSegment(place, chunk, first, accumulators));
+      }
+      if (plan.gemm->outputs.empty()) // all that is stored, segments have once
+        return {};
+      return loop(rounds / segments, [&](Value r) -> Status {
+        Value round = segments == 1 ? r : i.add(first, r);
+        SmallVector<Value> registers = pickRegisters(accumulators, i.add(i.mul(chunk, rounds), round));
+        size_t perGroup = plan.gemm->b.size() * 8;
+        for (int u = 0; u < unroll; ++u) {
+          at.group = i.add(i.mul(round, unroll), u);
+          RL_TRY(emitGroup(place, at, ArrayRef<Value>(registers).slice(static_cast<size_t>(u) * perGroup, perGroup),
+                           known));
+        }
+        return {};
+      });
+    }));
+    endChunk(place, at);
+    return {};
+  };
+  return loop(plan.chunks() / chunks, [&](Value unit) -> Status {
+    if (chunks == 1)
+      return emitChunk(unit, {});
+    Value firstChunk = i.mul(unit, chunks);
+    if (hasTiles())
+      for (int c = 0; c < chunks; ++c)
+        beginChunk(chunkAt(place, i.add(firstChunk, c)), count);
+    RL_ASSIGN(Known known, reduceSegment(place, firstChunk, i.of(0), accumulators));
+    return loop(chunks, [&](Value c) { return emitChunk(i.add(firstChunk, c), known); });
+  });
 }
 
 /// With two stages of K and more, the products that a warp has waited for when it loads the next tile's vectors need all

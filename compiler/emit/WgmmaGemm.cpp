@@ -38,6 +38,7 @@ cost::GemmShape WgmmaGemm::shape() const {
     s.columns.push_back(v.dtype);
   s.promotes = promotes;
   s.scaleColumns = scales.empty() ? 0 : scales[1].rows;
+  s.segment = segment;
   return s;
 }
 
@@ -138,7 +139,7 @@ std::string wgmmaRefusal(const WgmmaGemm &g, const cost::TargetDesc &machine) {
     return why;
   if (g.batch.size() > 3)
     return "a tensor map has five dimensions, not " + std::to_string(g.batch.size() + 2);
-  if (g.outputs.empty())
+  if (g.outputs.empty() && g.segments.empty())
     return "nothing is stored";
   const cost::GemmTile &t = g.tile;
   auto work =
@@ -162,6 +163,8 @@ std::string wgmmaRefusal(const WgmmaGemm &g, const cost::TargetDesc &machine) {
     return "sums over parts of K are added up for 8-bit floats";
   if (!g.scales.empty() && (g.scales.size() != 2 || !g.promotes || g.b.size() != 1))
     return "scales along K are those of both operands of one product, whose sums are promoted";
+  if (g.segment > 0 && (g.n % g.segment != 0 || g.segment < 16 || g.reductions.empty() || t.unroll > 1))
+    return "rows of " + std::to_string(g.n) + " are not reduced by segments of " + std::to_string(g.segment);
   for (const GemmTensor &o : g.outputs)
     if (dtypeSize(o.dtype) > 4)
       return std::string("outputs of type ") + dtypeName(o.dtype) + " are not staged";

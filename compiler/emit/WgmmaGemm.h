@@ -6,6 +6,7 @@
 // before it is stored. What the epilogue computes is the caller's; where its values come from and go to is the generator's.
 #pragma once
 
+#include "compiler/emit/Combine.h"
 #include "compiler/lower/Lower.h"
 #include "passes/cost/GemmModel.h"
 #include "runtime/package/Package.h"
@@ -51,6 +52,15 @@ struct GemmVector {
   std::vector<int64_t> batchStrides;
 };
 
+/// A tensor with one element for each segment of WgmmaGemm::segment columns of a row: that of (batch, row, column) at offset + sum of
+/// batchStrides + row * stride + column / segment * segmentStride.
+struct GemmSegmentTensor {
+  unsigned arg = 0;
+  DType dtype = DType::F32;
+  int64_t offset = 0, stride = 0, segmentStride = 0;
+  std::vector<int64_t> batchStrides;
+};
+
 /// Where in the result the epilogue is: `lanes` columns of one row (where that is one, vectors are scalars). Rows and columns beyond the result are moved to its last,
 /// so that loads need no guard; what is computed for them is not stored.
 struct GemmSite {
@@ -61,10 +71,15 @@ struct GemmSite {
   llvm::SmallVector<mlir::Value> columns;  ///< of the column vectors, likewise
   llvm::SmallVector<mlir::Value> rows;     ///< of the row vectors: one element
   mlir::ValueRange pointers;               ///< the kernel's, in address space 1
+  /// What is wanted: of 1 to as many as there are in WgmmaGemm::reductions, what the site contributes to each reduction of the level;
+  /// of the next, the outputs; of 0, what the segment has once, and then there are neither products nor tiles, columns and rows.
+  uint32_t level = 1;
+  llvm::SmallVector<mlir::Value> reduced; ///< results of the reductions of the levels before (of 0: of all), in order
 };
 
 /// Returns the value of each output at the site: a vector of `lanes` elements as memory has them (f32, i32; i16 and i8 for
-/// the bits of narrower types). Called more than once, each time for another part of the code.
+/// the bits of narrower types). Called more than once, each time for another part of the code. What a segment has once is one
+/// element, a contribution a partial result.
 using GemmEpilogue =
     std::function<Result<llvm::SmallVector<mlir::Value>>(mlir::OpBuilder &, mlir::Location, const GemmSite &)>;
 
@@ -75,13 +90,16 @@ struct WgmmaGemm {
   unsigned pointers = 0;                 ///< the kernel's pointer parameters
   WgmmaOperand a;                        ///< [m, k]
   std::vector<WgmmaOperand> b;           ///< [n, k] each: one or two products with the same left operand
-  std::vector<GemmTensor> outputs;       ///< at least one
+  std::vector<GemmTensor> outputs;       ///< at least one, or one of `segments`
   std::vector<GemmTensor> tiles;         ///< that the epilogue reads
   std::vector<GemmVector> columns, rows; ///< likewise: loaded ahead, where the callback's own loads would be waited for
   bool promotes = false; ///< sums of 8-bit floats over 128 of K are added up in f32 (cost::GemmShape::promotes)
   std::vector<WgmmaScales> scales; ///< of the left and the right operand, or none; one product, promoted
   bool once = false;               ///< the right operands leave the L2 cache first
   bool branches = false;           ///< what the epilogue computes may part the threads of a warp
+  int64_t segment = 0;             ///< columns that are reduced together (cost::GemmShape::segment); 0: none are
+  std::vector<std::vector<Combiner>> reductions; ///< by level: those of the second need what the first give
+  std::vector<GemmSegmentTensor> segments;       ///< outputs
   cost::GemmTile tile;
 
   cost::GemmShape shape() const; ///< but for the epilogue's cost

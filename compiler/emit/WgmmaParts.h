@@ -8,6 +8,8 @@
 #include "compiler/emit/HopperAsm.h"
 #include "compiler/emit/WgmmaGemm.h"
 
+#include <array>
+
 namespace rl::emit {
 
 /// One 16-row part of a chunk in staging memory: rows of `span` bytes, swizzled over that span, `subs` of them beside each
@@ -50,6 +52,18 @@ struct GemmPlan {
 /// Where a tile of the result is. Elements; `row` is of this block.
 struct GemmPlace {
   mlir::Value batch, row, column; ///< i32
+};
+
+constexpr int kGroup = 16; ///< columns that a round of the epilogue has of a row
+
+/// A group of columns in a chunk of a warp's 16 rows. i32.
+struct GemmGroup {
+  mlir::Value chunk;      ///< of the tile
+  mlir::Value row;        ///< the first of the warp's
+  mlir::Value column;     ///< the chunk's first
+  mlir::Value blockIndex; ///< which of the warpgroup's blocks of 64 rows
+  mlir::Value buffer;
+  mlir::Value group; ///< in the chunk
 };
 
 /// What is the same for all of a block's tiles. i32.
@@ -102,11 +116,26 @@ private:
                   mlir::Value buffer);
   mlir::Value rowOffset(const GemmSlot &, mlir::Value row);
   mlir::Value within(const GemmSlot &, mlir::Value row, mlir::Value byteColumn);
+  mlir::Value pairAddress(const GemmSlot &, mlir::Value buffer, mlir::Value inRow, mlir::Value inColumn);
   mlir::Value sharedPointer(mlir::Value address);
   mlir::Type elementType(DType);
   mlir::Type lanesOf(mlir::Type, int lanes);
-  Status emitGroup(const GemmPlace &, mlir::Value blockRow, mlir::Value column, mlir::Value blockIndex,
-                   mlir::Value buffer, mlir::Value group, mlir::ValueRange registers);
+  Status loop(int64_t count, llvm::function_ref<Status(mlir::Value)> body);
+  llvm::SmallVector<mlir::Value> pickRegisters(mlir::ValueRange accumulators, mlir::Value id);
+  GemmGroup chunkAt(const GemmPlace &, mlir::Value chunk);
+  void beginChunk(const GemmGroup &, mlir::Value count);
+  void endChunk(const GemmPlace &, const GemmGroup &);
+  /// Results of a segment's reductions, for each of the thread's two rows.
+  using Known = std::array<llvm::SmallVector<mlir::Value>, 2>;
+  /// `half`: which of the rows. `results`: [site][result].
+  using UseOfPair = llvm::function_ref<Status(int half, mlir::Value inRow, mlir::Value inColumn,
+                                              llvm::ArrayRef<llvm::SmallVector<mlir::Value>> results)>;
+  Status evaluate(const GemmPlace &, const GemmGroup &, mlir::ValueRange registers, uint32_t level, const Known &,
+                  UseOfPair);
+  Status emitGroup(const GemmPlace &, const GemmGroup &, mlir::ValueRange registers, const Known &);
+  Result<Known> reduceSegment(const GemmPlace &, mlir::Value firstChunk, mlir::Value firstGroup,
+                              mlir::ValueRange accumulators);
+  Status storeSegment(const GemmPlace &, const GemmGroup &, mlir::Value column, const Known &);
 
   mlir::OpBuilder &b;
   mlir::Location loc;

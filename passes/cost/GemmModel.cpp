@@ -133,6 +133,12 @@ std::string gemmRefusal(const GemmShape &s, const GemmTile &t, const TargetDesc 
     return "the unrolled groups must divide a chunk";
   if (t.chunks() % t.buffers != 0)
     return "buffers must divide the tile's chunks";
+  if (s.segment > 0) {
+    if (t.tileN % s.segment != 0)
+      return std::to_string(t.tileN) + " columns are no whole segments of " + std::to_string(s.segment);
+    if (!s.tiles.empty() && t.buffers % t.chunksOf(s.segment) != 0)
+      return "buffers must hold whole segments of what the epilogue reads";
+  }
   if (t.cluster == 2 && t.tileN % (s.isBKMajor(0) ? 16 : 128) != 0)
     return "a cluster's halves of the right operand must be whole";
   // A copy's first column must be at a multiple of 16 bytes; a copy that is not is an illegal instruction.
@@ -194,6 +200,9 @@ constexpr double kLaunchSeconds = 3.0e-6;
 constexpr double kTileClocks = 350, kChunkClocks = 150, kGroupClocks = 30, kInstructionClocks = 1.2;
 /// Instructions of a group beside the epilogue's own: conversion, staging.
 constexpr double kGroupInstructions = 30;
+/// Where segments are reduced: of each (exchanges, quotients), and of the groups, which are gone over in loops of one group with next to
+/// no registers left: 8192 x 7168 x 2048 and 4096 x 4096 x 1024 with a silu behind, in turns, and 512 x 4096 x 4096, all at once.
+constexpr double kSegmentClocks = 600, kSegmentTurns = 1.75, kSegmentTogether = 1.3;
 /// Clocks, under load, to those of TargetDesc::clockHz.
 constexpr double kClockUnderLoad = 0.88;
 /// Bytes/s that a block's stores take out of shared memory: 64 KB of a 128x256 tile in 1.4 us.
@@ -237,9 +246,18 @@ double epilogueClocks(const GemmShape &s, const GemmTile &t, double sharing) {
   // A thread has eight elements of a group; the special-function unit takes a warp's in eight clocks.
   double instructions = kGroupInstructions * static_cast<double>(s.outputs.size()) + 8 * s.ops +
                         12.0 * static_cast<double>(s.tiles.size() + s.columns.size());
-  double chain = kInstructionClocks * instructions * (1 + 2 * std::min(1.0, s.specialOps));
-  double perGroup = std::max({kGroupClocks / t.unroll + chain, sharing * instructions, sharing * 64 * s.specialOps});
-  return kTileClocks + t.chunks() * kChunkClocks + groups * perGroup;
+  auto perGroup = [&](double count, double special) {
+    double chain = kInstructionClocks * count * (1 + 2 * std::min(1.0, special));
+    return std::max({kGroupClocks / t.unroll + chain, sharing * count, sharing * 64 * special});
+  };
+  double all = groups * perGroup(instructions, s.specialOps);
+  if (s.segment > 0) {
+    double loads = 12.0 * static_cast<double>(s.tiles.size() + s.columns.size());
+    all += groups * perGroup(8 * s.passOps + loads, s.passSpecialOps);
+    all *= t.alternate ? kSegmentTurns : kSegmentTogether;
+    all += t.blocks * t.tileN / static_cast<double>(s.segment) * kSegmentClocks;
+  }
+  return kTileClocks + t.chunks() * kChunkClocks + all;
 }
 
 } // namespace
@@ -272,6 +290,8 @@ GemmCandidate predictGemm(const GemmShape &s, const GemmTile &t, const TargetDes
     traffic += dense(M, N, d) * storesFactor(startOf(0, step, d));
   for (DType d : s.tiles)
     traffic += dense(M, N, d) * linesFactor(startOf(0, step, d));
+  if (s.segment > 0)
+    traffic += static_cast<double>(s.batch) * M * N / static_cast<double>(s.segment) * s.segmentBytes;
 
   // One stage of one block: what multiplies, what comes from L2, what passes through shared memory.
   double flop = 2.0 * t.tileM() * t.tileN * tileK * s.products;
@@ -345,7 +365,8 @@ bool fill(const GemmShape &s, GemmTile &t, const TargetDesc &machine) {
   int chunks = t.chunks();
   std::vector<int> choices;
   for (int b = chunks; b >= 1; --b)
-    if (chunks % b == 0 && (b <= 2 || !s.tiles.empty() || b == 3))
+    if (chunks % b == 0 && (b <= 2 || !s.tiles.empty() || b == 3) &&
+        (s.tiles.empty() || b % t.chunksOf(s.segment) == 0))
       choices.push_back(b);
   bool found = false;
   GemmTile best = t;

@@ -8,6 +8,7 @@
 
 #include "passes/cost/Target.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -27,6 +28,10 @@ struct GemmShape {
   std::vector<DType> tiles;       ///< tensors of m x n that the epilogue reads
   std::vector<DType> columns;     ///< vectors of n that it reads
   double ops = 0, specialOps = 0; ///< of the epilogue, an element
+  /// Rows are reduced by segments of so many columns, a power of two, on the way (0: not): the epilogue is gone over once more for
+  /// that, with these ops an element, and what a segment has once, so many bytes of it, is stored.
+  int64_t segment = 0;
+  double passOps = 0, passSpecialOps = 0, segmentBytes = 0;
   /// What a stage sums to, 128 bytes of K, is added to what came before by f32 additions of its own: the tensor cores keep fewer
   /// bits of a sum of 8-bit floats than f32 has.
   bool promotes = false;
@@ -81,6 +86,8 @@ struct GemmTile {
   int chunkColumns() const { return tileN >= 64 ? 64 : tileN >= 32 ? 32 : 16; }
   /// Of the tile; the last may overlap the one before.
   int chunks() const { return blocks * ((tileN + chunkColumns() - 1) / chunkColumns()); }
+  /// Chunks of a segment of so many columns; 1 where a chunk has several.
+  int chunksOf(int64_t segment) const { return std::max(1, static_cast<int>(segment) / chunkColumns()); }
   bool operator==(const GemmTile &) const = default;
   std::string str() const; ///< "128x256, 4 stages"
 };

@@ -4,6 +4,7 @@
 #include "passes/plan/Measure.h"
 #include "passes/plan/Planner.h"
 #include "passes/plan/RowSchedule.h"
+#include "passes/plan/TileSegments.h"
 
 #include <algorithm>
 #include <cmath>
@@ -134,9 +135,12 @@ Result<Trace> traceOperand(const Graph &graph, ValueId operand, const std::vecto
 
 int64_t epilogueLanes(const Graph &graph, const std::vector<ValueId> &outputs, int64_t n,
                       const cost::TargetDesc &target) {
-  int64_t most = 1;
+  int64_t most = 1, elements = 0;
   for (ValueId v : outputs)
-    most = std::max(most, static_cast<int64_t>(dtypeSize(graph.type(v).dtype)));
+    elements = std::max(elements, graph.type(v).elements());
+  for (ValueId v : outputs)
+    if (graph.type(v).elements() == elements)
+      most = std::max(most, static_cast<int64_t>(dtypeSize(graph.type(v).dtype)));
   int64_t lanes = target.gpu ? 16 / most : 8;
   while (n % lanes != 0)
     lanes /= 2;
@@ -255,8 +259,7 @@ void countTraffic(const Graph &graph, const Trace &epilogue, const std::vector<N
   for (auto [v, bytes] : once)
     w.bytesRead += bytes;
   for (const TraceStore &store : epilogue.stores)
-    w.bytesWritten += static_cast<double>(epilogue.elements) *
-                      static_cast<double>(dtypeSize(graph.type(epilogue.instances[store.instance].value).dtype));
+    w.bytesWritten += static_cast<double>(graph.type(epilogue.instances[store.instance].value).bytes());
 }
 
 /// Of a block, as the emitters use it.
@@ -285,6 +288,13 @@ cost::WorkEstimate workOf(const Graph &graph, const Trace &epilogue, const std::
     w.ops += one.ops;
     w.specialOps += one.specialOps;
   }
+  // A CPU computes a segment again for each pass over it; the threads of a GPU that share one compute it once.
+  if (!target.gpu && tileSegments(graph, epilogue).columns)
+    for (uint32_t level = 1; level <= epilogue.levels; ++level) {
+      cost::WorkEstimate one = passOps(graph, epilogue, level);
+      w.ops += one.ops * static_cast<double>(epilogue.elements);
+      w.specialOps += one.specialOps * static_cast<double>(epilogue.elements);
+    }
   // Whole tiles are computed, also where they stick out.
   int64_t tilesM = ceilDiv(s.shape.m, s.tileM), tilesN = ceilDiv(s.shape.n, s.tileN);
   double macs = static_cast<double>(s.shape.batch * tilesM * s.tileM) * static_cast<double>(tilesN * s.tileN) *
@@ -387,8 +397,8 @@ void addThin(const Graph &graph, const std::vector<NodeId> &products, GemmSchedu
     take(across * lanes);
 }
 
-std::vector<GemmSchedule> candidates(const Graph &graph, const std::vector<NodeId> &products, int64_t epilogueLanes,
-                                     const cost::TargetDesc &target) {
+std::vector<GemmSchedule> anyCandidates(const Graph &graph, const std::vector<NodeId> &products, int64_t epilogueLanes,
+                                        int64_t segment, const cost::TargetDesc &target) {
   GemmSchedule s;
   s.shape = productShape(graph, graph.nodes[products[0]]);
   s.products = static_cast<int64_t>(products.size());
@@ -404,6 +414,8 @@ std::vector<GemmSchedule> candidates(const Graph &graph, const std::vector<NodeI
     auto blocks = [&] { return s.shape.batch * ceilDiv(s.shape.m, s.tileM) * ceilDiv(s.shape.n, s.tileN); };
     while (static_cast<double>(blocks()) < 3 * target.smCount && s.tileN > 64)
       s.tileN = ceilDiv(s.tileN / 2, 16) * 16;
+    if (segment)
+      s.tileN = ceilDiv(s.tileN, segment) * segment;
     // In multiples of the rows multiplied at once and of the lanes read.
     while (static_cast<double>(blocks()) < 3 * target.smCount && s.tileM > 24)
       s.tileM = ceilDiv(s.tileM / 2, 24) * 24;
@@ -441,6 +453,22 @@ std::vector<GemmSchedule> candidates(const Graph &graph, const std::vector<NodeI
   return out;
 }
 
+/// Those whose tiles have segments whole. On a GPU the threads that share one are neighbours in a warp, all of which goes over the
+/// tile as often.
+std::vector<GemmSchedule> candidates(const Graph &graph, const std::vector<NodeId> &products, const Trace &epilogue,
+                                     const cost::TargetDesc &target) {
+  const int64_t segment = tileSegments(graph, epilogue).columns, lanes = epilogue.lanes;
+  std::vector<GemmSchedule> all = anyCandidates(graph, products, lanes, segment, target);
+  if (segment)
+    std::erase_if(all, [&](const GemmSchedule &s) {
+      if (!target.gpu)
+        return s.tileN % segment != 0 || segment % lanes != 0;
+      return s.tileN % segment != 0 || segment % lanes != 0 || segment / lanes > 32 ||
+             (s.kernel == "mma" && !stagesWhole(s)) || s.tileM / s.warpsM * s.tileN / lanes % 32 != 0;
+    });
+  return all;
+}
+
 std::string figure(double v, const char *format = "%.3g") {
   char text[32];
   std::snprintf(text, sizeof text, format, v);
@@ -464,9 +492,15 @@ bool readsRightOnce(const Graph &graph, const std::vector<NodeId> &products, con
   return bytes >= kOnceShare * target.l2Bytes;
 }
 
+std::string noTileFor(int64_t segment) {
+  return "no kernel of these operands has tiles of whole segments of " + std::to_string(segment);
+}
+
 void scheduleGemm(const Graph &graph, const Trace &epilogue, const std::vector<NodeId> &products,
                   const cost::TargetDesc &target, PlannedGroup &g, const GemmSchedule *only) {
-  std::vector<GemmSchedule> all = candidates(graph, products, epilogue.lanes, target);
+  std::vector<GemmSchedule> all = candidates(graph, products, epilogue, target);
+  if (all.empty())
+    return;
   if (only && std::any_of(all.begin(), all.end(), [&](const GemmSchedule &s) { return s.kernel == only->kernel; }))
     all = {*only};
   // Copies to shared memory by a policy of the cache are an illegal instruction in some forms (ptxas 13.0): mma's have none.

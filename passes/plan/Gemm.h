@@ -83,8 +83,19 @@ std::optional<std::pair<ValueId, ValueId>> scaledOperand(const Graph &, ValueId 
 /// many as a thread reads at once, as far as they divide the width. `boundary` may be empty.
 Result<Trace> traceOperand(const Graph &, ValueId operand, const std::vector<bool> &boundary, bool gpu);
 
-/// The elements that the epilogue handles at once: what the machine takes, as far as they divide N.
+/// The elements that the epilogue handles at once: what the machine takes of the outputs that have one for each of the product's, as
+/// far as they divide N.
 int64_t epilogueLanes(const Graph &, const std::vector<ValueId> &outputs, int64_t n, const cost::TargetDesc &);
+
+/// Of mma: whether the sums of a whole tile fit in shared memory where its operands were, so that none waits in registers while the
+/// epilogue runs. They must where segments are reduced, which wants registers.
+inline bool stagesWhole(const GemmSchedule &s) {
+  return s.warpsK * s.products * s.tileM * (s.tileN + 8) * 4 <=
+         s.stages * (s.tileM + s.products * s.tileN) * s.tileK * 2;
+}
+
+/// Why scheduleGemm finds no tile for segments of so many columns, in the record's words.
+std::string noTileFor(int64_t segment);
 
 /// The type whose values all operands are exactly in, of those that tensor cores of a warp multiply: bf16 or f16; nullopt: they
 /// are multiplied as f32 or integers.
@@ -99,7 +110,8 @@ inline constexpr const char *kReadOnce =
     "the right operand is read once and is a large part of the L2 cache: it is asked for so that it leaves that first";
 
 /// Fills in the schedule, candidates, work, time and reasons. `epilogue` is the trace of the group's outputs; inputs, outputs and
-/// nodes are there. `only`: the one candidate, where it is of a kernel that is scheduled here; null: the quickest of all.
+/// nodes are there. `only`: the one candidate, where it is of a kernel that is scheduled here; null: the quickest of all. Where no
+/// tile has the trace's segments whole, the group has no schedule.
 void scheduleGemm(const Graph &, const Trace &epilogue, const std::vector<NodeId> &products, const cost::TargetDesc &,
                   PlannedGroup &, const GemmSchedule *only = nullptr);
 

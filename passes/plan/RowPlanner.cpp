@@ -6,6 +6,7 @@
 #include "passes/plan/RowPlannerParts.h"
 #include "passes/plan/RowSchedule.h"
 #include "passes/plan/Stream.h"
+#include "passes/plan/TileSegments.h"
 #include "passes/plan/Trace.h"
 #include "passes/plan/TransposePlanner.h"
 #include "passes/plan/Wgmma.h"
@@ -145,12 +146,20 @@ Result<RowPlanner::Verdict> RowPlanner::judgeProducts(const Draft &d, const std:
   for (ValueId v : loaded)
     request.boundary[v] = true;
   request.products = true;
+  request.segments = std::none_of(d.outputs.begin(), d.outputs.end(), [&](ValueId v) { return apart.contains(v); });
   request.lanes = epilogueLanes(graph, d.outputs, d.space.width, target);
   RL_ASSIGN(TraceOutcome traced, tracePointwiseUpTo(request));
   constexpr int64_t kRegisters =
       128; // half of a thread's: on a GPU tiles wait in shared memory while the epilogue runs
   Pressure pressure = measurePressure(graph, traced.trace);
-  while (target.gpu && pressure.registers > kRegisters && request.lanes > 1) {
+  // What a thread has of a segment waits in registers until the segment is reduced, beside its sums.
+  // 32 threads have one at most.
+  constexpr int64_t kSegmentLanes = 4, kThreads = 32;
+  auto isWide = [&] {
+    const int64_t columns = tileSegments(graph, traced.trace).columns;
+    return columns > 0 && request.lanes > std::max(kSegmentLanes, columns / kThreads);
+  };
+  while (target.gpu && (pressure.registers > kRegisters || isWide()) && request.lanes > 1) {
     request.lanes /= 2;
     RL_ASSIGN(traced, tracePointwiseUpTo(request));
     pressure = measurePressure(graph, traced.trace);
@@ -161,6 +170,9 @@ Result<RowPlanner::Verdict> RowPlanner::judgeProducts(const Draft &d, const std:
                  " otherwise than element by element";
     return out;
   }
+  const TileSegments segments = tileSegments(graph, traced.trace);
+  if (out.apart = segments.refusal; !out.apart.empty())
+    return out;
   std::vector<NodeId> products;
   std::set<ValueId> loads;
   std::set<NodeId> nodes;
@@ -176,6 +188,10 @@ Result<RowPlanner::Verdict> RowPlanner::judgeProducts(const Draft &d, const std:
   for (NodeId n : nodes)
     if (isProduct(graph.nodes[n]))
       products.push_back(n);
+  if (products.empty()) { // of which segments were to be reduced, and which another kernel stores
+    out.apart = "another kernel stores what its segments are of";
+    return out;
+  }
   for (size_t i = 1; i < products.size(); ++i)
     if (i > 1 || !shareKernel(graph, graph.nodes[products[0]], graph.nodes[products[i]])) {
       out.cut = cutOnPath(pathTo(d.outputs, products[i], d.space));
@@ -208,6 +224,10 @@ Result<RowPlanner::Verdict> RowPlanner::judgeProducts(const Draft &d, const std:
   size_t arguments = g.inputs.size() + d.outputs.size();
   bool crowded = target.gpu && pressure.registers > kRegisters && !pressure.live.empty();
   if (traced.exceeded || arguments > maxKernelArguments(target) || crowded) {
+    if (segments.columns) {
+      out.apart = "beside its tiles there is no room to reduce segments of " + std::to_string(segments.columns);
+      return out;
+    }
     // Behind the product itself everything is left to others.
     for (NodeId n : products)
       if (ValueId v = graph.nodes[n].outputs[0]; !cuts.contains(v) || !cuts.at(v).hard) {
@@ -235,16 +255,28 @@ Result<RowPlanner::Verdict> RowPlanner::judgeProducts(const Draft &d, const std:
     return made;
   };
   RL_ASSIGN(PlannedGroup made, schedule(nullptr));
+  if (!made.gemm) { // of those for all machines
+    out.apart = noTileFor(segments.columns);
+    return out;
+  }
+  std::string together;
+  if (segments.columns) {
+    RL_ASSIGN(out.apart, whyApart(d, traced.trace, made, segments.columns, together));
+    if (!out.apart.empty())
+      return out;
+  }
   if (target.gpu) {
     made.key = productKey(graph, made);
     rankCandidates(made);
     RL_ASSIGN(made, takeChoice(std::move(made), choices, [&](const GemmSchedule &only) { return schedule(&only); }));
   }
+  if (!together.empty())
+    made.why.push_back(together);
   out.group = std::move(made);
   return out;
 }
 
-Result<RowPlanner::Verdict> RowPlanner::judge(const Draft &d) {
+Result<RowPlanner::Verdict> RowPlanner::judge(const Draft &d) const {
   if (d.space.product)
     return judgeProducts(d);
   constexpr uint32_t kMostLevels = 12;
@@ -404,6 +436,16 @@ Result<Plan> RowPlanner::run() {
         again = true;
         break;
       }
+      if (!v.apart.empty()) {
+        bool fresh = false;
+        for (ValueId o : d.outputs)
+          fresh |= apart.try_emplace(o, v.apart).second;
+        if (!fresh)
+          return unsupported(graph.nodes[graph.values[d.outputs[0]].node].pointer(),
+                             graph.describe(graph.values[d.outputs[0]].node) + ": " + v.apart);
+        again = true;
+        break;
+      }
       if (!v.group && v.whole) {
         whole.insert(d.outputs.begin(), d.outputs.end());
         again = true;
@@ -427,6 +469,10 @@ Result<Plan> RowPlanner::run() {
         for (ValueId v : g.outputs)
           if (auto it = cuts.find(v); it != cuts.end())
             g.why.push_back(quoted(graph, v) + " " + it->second.reason);
+        std::set<std::string> told;
+        for (ValueId v : g.outputs)
+          if (auto it = apart.find(v); it != apart.end() && told.insert(it->second).second)
+            g.why.push_back("apart from the product: " + it->second);
         for (ValueId v : g.inputs)
           if (graph.values[v].kind == Value::Result) {
             g.why.push_back(quoted(graph, v) + " is loaded from an earlier kernel");

@@ -1,8 +1,8 @@
 // Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The planner of RowPlanner.h, in two parts: which values are stored, over which rows, in which order (RowSpaces.cpp); and
-// the kernels that they become (RowPlanner.cpp).
+// The planner of RowPlanner.h, in three parts: which values are stored, over which rows, in which order (RowSpaces.cpp); the kernels
+// that they become (RowPlanner.cpp); and whether a product's kernel reduces segments of its rows (RowSegments.cpp).
 #pragma once
 
 #include "passes/plan/Gemm.h"
@@ -49,6 +49,12 @@ private:
     bool hard = false;            ///< to be loaded even by a kernel over the same rows
     std::vector<ValueId> dropped; ///< column sums that the kernel cannot carry
     bool whole = false;           ///< its rows must be reduced whole
+    std::string apart;            ///< not empty: why another kernel must reduce segments of the product's rows
+  };
+  /// Two kernels in the place of one that reduces segments of a product's rows: seconds, and what passes through memory.
+  struct Apart {
+    ValueId stored = kNone;
+    double product = 0, rows = 0;
   };
 
   const Node *nodeOf(ValueId v) const {
@@ -81,6 +87,10 @@ private:
   void carryColumnSums();
   bool spacesFit(); ///< false: something was cut, plan again
   Space longestRows(ValueId v, Space rows) const;
+  std::optional<Space> productOfRows(ValueId v, Space rows) const;
+  Result<std::optional<Apart>> planApart(const Draft &, const Trace &, NodeId hero) const;
+  Result<std::string> whyApart(const Draft &, const Trace &, const PlannedGroup &, int64_t segment,
+                               std::string &together) const;
   void placeLevels();
   std::vector<Draft> drafts() const;
   void joinPointwise(std::vector<Draft> &, std::set<ValueId> &pointwise) const;
@@ -104,6 +114,8 @@ private:
   /// Stored values whose kernel iterates over rows of which the nearest reduction takes segments; and those whose kernel must
   /// not reduce segments.
   std::set<ValueId> lifted, whole;
+  /// Stored values whose kernel must not reduce segments of a product's rows, and why.
+  std::map<ValueId, std::string> apart;
   std::map<ValueId, int> level;
   Cones cones;
 };

@@ -312,9 +312,13 @@ bool RowPlanner::spacesFit() {
     if (std::vector<ValueId> path = nearestHero(v, false); !path.empty()) {
       Space rows = rowsOf(*nodeOf(path.back()));
       if (inSpace(v, rows)) {
-        space = rows.product ? rows : longestRows(v, rows);
-        if (space != rows)
-          lifted.insert(v);
+        if (std::optional<Space> product = rows.product ? rows : productOfRows(v, rows); product) {
+          space = *product;
+        } else {
+          space = longestRows(v, rows);
+          if (space != rows)
+            lifted.insert(v);
+        }
       } else if (path = nearestHero(v, true); !path.empty()) {
         cut(cutOnPath(path), "stored: " + quoted(graph, v) + " is not made of the " +
                                  (isProduct(*nodeOf(path.back())) ? "elements of '" : "rows of '") +

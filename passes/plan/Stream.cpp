@@ -3,6 +3,7 @@
 #include "passes/plan/Stream.h"
 #include "passes/cost/GemmModel.h"
 #include "passes/plan/Measure.h"
+#include "passes/plan/TileSegments.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -220,6 +221,8 @@ void scheduleStream(const Graph &graph, const Trace &epilogue, const std::vector
       (only && only->kernel != "stream"))
     return;
   auto refuse = [&](const std::string &why) { g.why.push_back("no streamed operand: " + why); };
+  if (int64_t segment = tileSegments(graph, epilogue).columns)
+    return refuse("a block's columns are no whole segments of " + std::to_string(segment));
   std::vector<const Trace *> traces;
   for (const Trace &t : operands)
     traces.push_back(&t);

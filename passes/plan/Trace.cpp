@@ -302,8 +302,10 @@ IndexTuple Tracer::indexBehindProduct(ValueId output) {
 
 /// Whether an index is the same for each `extent` neighbouring elements of the row, which are whole vectors.
 bool Tracer::isPerSegment(const IndexTuple &at, int64_t extent) {
-  if (!request.segments || extent < 2 || request.width % extent != 0 || extent == request.width ||
-      extent % request.lanes != 0 || request.lanesAcross || request.parts > 1)
+  if (!request.segments || extent < 2 || request.width % extent != 0 || extent % request.lanes != 0 ||
+      request.lanesAcross || request.parts > 1)
+    return false;
+  if (request.products ? extent > kMostTileSegment : extent == request.width)
     return false;
   Context::Split vectors = ctx->split(trace.vectorDim, extent / request.lanes);
   for (Expr e : at) {
@@ -332,11 +334,11 @@ Status Tracer::startReduction(Frame &f, const Node &node) {
   bool here = f.want.scope == 0 && f.want.guard == 0, varies = false;
   for (Expr e : f.want.index)
     varies |= dependsOnElement(e);
-  if (extent != request.width || varies) {
+  if (extent != request.width || varies || request.products) {
     here &= isPerSegment(f.want.index, extent);
     f.made.segment = extent;
   }
-  if (!here || request.products)
+  if (!here)
     return foreign(f, node, " does not reduce the rows of this kernel");
   IndexTuple place = index::delinearize(*ctx, f.made.segment ? ctx->mod(element, f.made.segment) : element, reduced);
   IndexTuple at;
@@ -438,7 +440,7 @@ void Tracer::placeInRow(Instance &made) const {
   }
   if (opInfo(node.op).cls == OpClass::Reduction) {
     made.varies = made.segment != 0;
-    made.level += made.segment == 0;
+    made.level += made.segment == 0 || request.products;
   }
 }
 
@@ -610,7 +612,7 @@ Status Tracer::run() {
   }
   for (uint32_t o = 0; o < request.outputs.size(); ++o) {
     ValueId v = request.outputs[o];
-    if (request.products) {
+    if (request.products && graph.type(v).elements() == trace.elements) {
       IndexTuple at = indexBehindProduct(v);
       RL_ASSIGN(uint32_t i, evaluate({v, at, 0, 0}));
       trace.stores.push_back({i, o, index::address(*ctx, at, graph.type(v).shape)});

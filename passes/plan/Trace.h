@@ -21,7 +21,8 @@
 // the index arithmetic goes on through it; the trace knows the instance that gives its value. Where that is out of range the
 // dimension is 0, so that no load leaves its tensor, and the gathering instance, which has both as operands, gives NaN or 0.
 //
-// A kernel of matrix products has rows likewise, and in it a product is an instance that is there before all others.
+// A kernel of matrix products has rows likewise, and in it a product is an instance that is there before all others. It reduces
+// segments of a row alone, of so many elements as any tile has at most; they may be the whole row.
 #pragma once
 
 #include "ir/graph/Graph.h"
@@ -36,6 +37,7 @@ using IndexTuple = index::Tuple;
 using index::Condition;
 
 inline constexpr uint32_t kMaxBranchDepth = 16;
+inline constexpr int64_t kMostTileSegment = 128; ///< tiles of all kernels of products are as wide
 
 struct Instance {
   ValueId value = kNone;
@@ -46,8 +48,9 @@ struct Instance {
   uint32_t guard = 0;   ///< of a load: place in Trace::guards; 0: none
   bool uniform = false; ///< the same for all lanes
   bool varies = false;  ///< of a row kernel: differs between the elements of a row
-  uint32_t level = 0;   ///< of a row kernel: how many reductions, one above the other, must be known before it
-  int64_t segment = 0;  ///< of a reduction of segments of the row: elements of one; 0: of the whole row
+  uint32_t level = 0;  ///< of a row kernel: how many reductions, one above the other, must be known before it; those of
+                       ///< segments count in a kernel of products alone
+  int64_t segment = 0; ///< of a reduction of segments of the row: elements of one; 0: of the whole row
   /// Instances, in the order of the node's operands; kNone for a literal, and for a table without elements. Behind them, of
   /// any instance, those that its index, guard or conditions need.
   std::vector<uint32_t> operands;
@@ -110,7 +113,7 @@ struct TraceRequest {
   bool splitCat = false; ///< every output is a cat of equal pieces: iterate over a piece, store all of them
   int64_t width = 0;     ///< of a row kernel: elements of a row, a multiple of the lanes; outputs have rows*width
   int64_t rows = 0;      ///< elements, or `rows` of them, or one for each segment of a row
-  bool segments = true;  ///< of a row kernel: reductions of segments of a row are its own
+  bool segments = true;  ///< of a kernel with rows: reductions of segments of a row are its own
   /// Of a row kernel, by output: what is summed down the columns (ColumnSums.h), or kNone. Empty: nothing is. Of the rows each of
   /// `parts` equal parts has one sum a column.
   std::vector<ValueId> columnSums;
@@ -120,7 +123,7 @@ struct TraceRequest {
   /// of the lanes, and all outputs have that many elements.
   bool lanesAcross = false;
   /// Of a kernel of products: a product of rows*width elements, where it is read in its own order, is an instance without
-  /// operands; all other products, and reductions, are foreign.
+  /// operands; all other products, and reductions but those of segments, are foreign.
   bool products = false;
   // Where tracing ends early. A value that would be computed at an index which costs more than `maxIndexWeight`
   // (index::Expr::weight), or under more than `maxGuards` conditions, is too deep in layouts.

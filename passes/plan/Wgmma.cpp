@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "passes/plan/Wgmma.h"
 #include "passes/plan/Measure.h"
+#include "passes/plan/TileSegments.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -178,13 +179,15 @@ bool hasMap(const WgmmaAccess &a, DType t, int64_t extent, int64_t stride, const
 bool spareRegisters(const Graph &graph, const WgmmaForm &form, cost::GemmTile &tile) {
   constexpr int kMany = 96;
   const cost::GemmTile before = tile;
-  bool narrow = false, addresses = form.loadsItself;
+  constexpr int64_t kShort =
+      32; // of shorter segments a chunk has so many that what each has once wants registers as well
+  bool narrow = false, addresses = form.loadsItself || (form.shape.segment > 0 && form.shape.segment < kShort);
   for (const WgmmaAccess &o : form.outputs) {
     DType t = graph.type(o.value).dtype;
     narrow |= dtypeSize(t) == 1;
     addresses |= !hasMap(o, t, form.shape.m, o.row, form.batch);
   }
-  if (narrow || addresses || !form.rows.empty())
+  if (narrow || addresses || !form.rows.empty() || form.shape.segment)
     tile.unroll = 1;
   if (addresses && tile.consumers > 1 && form.shape.products * tile.blocks * tile.tileN / 2 > kMany)
     tile.moreRegisters = true;
@@ -324,9 +327,17 @@ WgmmaForm wgmmaForm(const Graph &graph, const Trace &epilogue, const std::vector
     return refuse("the two right operands have their elements in different orders");
 
   Places places(epilogue, p.m, out.batch);
-  out.outputs.resize(epilogue.stores.size());
+  shape.segment = tileSegments(graph, epilogue).columns;
   for (const TraceStore &s : epilogue.stores) {
     ValueId v = epilogue.instances[s.instance].value;
+    if (storesSegments(graph, epilogue, s)) {
+      std::optional<WgmmaScaleAccess> a = places.scales(s.linear, shape.segment);
+      if (!a || a->rows != 1)
+        return refuse(quoted(graph, v) + " is not stored row by row");
+      out.segments.push_back({v, s.output, a->offset, a->batch, a->stride, a->kStride});
+      shape.segmentBytes += static_cast<double>(dtypeSize(graph.type(v).dtype));
+      continue;
+    }
     std::optional<WgmmaAccess> a = places.affine(s.linear);
     if (!a || (a->column != 1 && p.n > 1) || a->row < 0 || a->offset != 0)
       return refuse(quoted(graph, v) + " is not stored row by row");
@@ -334,7 +345,7 @@ WgmmaForm wgmmaForm(const Graph &graph, const Trace &epilogue, const std::vector
       return refuse(std::string("results of type ") + dtypeName(graph.type(v).dtype) + " are not staged");
     a->value = v;
     a->place = s.output;
-    out.outputs[s.output] = *std::move(a);
+    out.outputs.push_back(*std::move(a));
   }
   for (const WgmmaAccess &a : out.outputs) {
     DType t = graph.type(a.value).dtype;
@@ -347,14 +358,29 @@ WgmmaForm wgmmaForm(const Graph &graph, const Trace &epilogue, const std::vector
 
   // What a whole tile, column or row reads in order is loaded ahead, other loads are made where their value is needed.
   constexpr double kOwnLoadOps = 16; // what waiting for it takes, as instructions of an element
+  const uint32_t last = epilogue.levels + 1;
+  std::vector<bool> again(epilogue.instances.size(), !shape.segment); // in the pass that stores
+  for (uint32_t level = 1; shape.segment && level <= last; ++level)
+    for (uint32_t i : segmentPass(graph, epilogue, level)) {
+      const Instance &in = epilogue.instances[i];
+      again[i] = level == last;
+      if (level == last || (in.node != kNone && graph.nodes[in.node].op == OpKind::Cast))
+        continue;
+      cost::WorkEstimate w = measureOps(graph, in, in.uniform ? 1.0 / static_cast<double>(epilogue.lanes) : 1.0);
+      shape.passOps += w.ops;
+      shape.passSpecialOps += w.specialOps;
+    }
   for (uint32_t i = 0; i < epilogue.instances.size(); ++i) {
     const Instance &in = epilogue.instances[i];
     if (in.node != kNone) {
       cost::WorkEstimate w = measureOps(graph, in, in.uniform ? 1.0 / static_cast<double>(epilogue.lanes) : 1.0);
       // A product's f32 is what there is; narrowing it for the store is in the model.
-      if (graph.nodes[in.node].op != OpKind::Cast)
+      if (graph.nodes[in.node].op != OpKind::Cast && again[i])
         shape.ops += w.ops;
-      shape.specialOps += w.specialOps;
+      if (again[i])
+        shape.specialOps += w.specialOps;
+      else if (isSegmentReduction(in))
+        shape.passOps += w.ops;
       continue;
     }
     DType t = graph.type(in.value).dtype;

@@ -29,6 +29,16 @@ struct WgmmaScaleAccess {
   int64_t rows = 1, stride = 0, kStride = 0;
 };
 
+/// What is stored once for each segment of so many columns as the shape says: of (batch, row, column) at offset + sum of batch +
+/// row * row + column / segment * segment.
+struct WgmmaSegmentAccess {
+  ValueId value = kNone;
+  uint32_t place = 0; ///< among the kernel's outputs
+  int64_t offset = 0;
+  std::vector<int64_t> batch;
+  int64_t row = 0, segment = 0;
+};
+
 struct WgmmaForm {
   std::string refusal; ///< why there is no such kernel, or nothing; then the rest is whole
   std::vector<int64_t> batch;
@@ -36,6 +46,7 @@ struct WgmmaForm {
   std::vector<WgmmaAccess> right;                         ///< of each product. row: of N, column: of K
   std::vector<WgmmaScaleAccess> scales;                   ///< of the left and the right operand, or none
   std::vector<WgmmaAccess> outputs, tiles, columns, rows; ///< the latter three are loaded ahead of the epilogue
+  std::vector<WgmmaSegmentAccess> segments;               ///< outputs that have one element a segment
   bool loadsItself = false;                               ///< the epilogue, what it reads otherwise
   cost::GemmShape shape;
 };

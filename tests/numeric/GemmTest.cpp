@@ -8,9 +8,11 @@
 // is not aligned. Graphs that fail are printed.
 //
 // --large: products large enough for warpgroup products.
+// --segments: products whose rows are reduced by segments (support/SegmentGraphs.h), most of them exact; with --large those for
+// warpgroup products.
 // --few: products of few rows and many weights, of 16 bits, or of 8 with a scale for each row of them, all of them, or a block.
 //
-//   numeric_gemm_test [--target cpu|cuda] [--seeds A:B] [--large] [--few] [--print]
+//   numeric_gemm_test [--target cpu|cuda] [--seeds A:B] [--large] [--few] [--segments] [--print]
 #include "frontend/json/JsonReader.h"
 #include "ir/interp/Convert.h"
 #include "tests/numeric/support/Device.h"
@@ -18,6 +20,7 @@
 #include "tests/numeric/support/Harness.h"
 #include "tests/numeric/support/RandomData.h"
 #include "tests/numeric/support/Rng.h"
+#include "tests/numeric/support/SegmentGraphs.h"
 
 #include <cmath>
 #include <cstdio>
@@ -463,7 +466,7 @@ HostTensor data(Rng &rng, const TensorType &type, bool wild) {
 int main(int argc, char **argv) {
   std::string target = "cpu";
   uint64_t first = 0, end = 100;
-  bool print = false, large = false, few = false;
+  bool print = false, large = false, few = false, segments = false;
   for (int i = 1; i < argc; ++i) {
     std::string a = argv[i];
     if (a == "--target" && i + 1 < argc) {
@@ -474,10 +477,14 @@ int main(int argc, char **argv) {
       large = true;
     } else if (a == "--few") {
       few = true;
+    } else if (a == "--segments") {
+      segments = true;
     } else if (a == "--print") {
       print = true;
     } else {
-      std::fprintf(stderr, "usage: numeric_gemm_test [--target cpu|cuda] [--seeds A:B] [--large] [--few] [--print]\n");
+      std::fprintf(
+          stderr,
+          "usage: numeric_gemm_test [--target cpu|cuda] [--seeds A:B] [--large] [--few] [--segments] [--print]\n");
       return 1;
     }
   }
@@ -486,11 +493,19 @@ int main(int argc, char **argv) {
     std::fprintf(stderr, "%s\n", device.error().str().c_str());
     return 4;
   }
-  int failed = 0, compared = 0, warpgroups = 0, streams = 0;
+  int failed = 0, compared = 0, warpgroups = 0, streams = 0, reducing = 0;
   bool hasThem = false, hasStreams = false; // the machine; it says why where it does not use them
   for (uint64_t seed = first; seed < end; ++seed) {
     nameCrash("seed " + std::to_string(seed));
-    GraphSpec spec = few ? Generator(seed, large).runFew() : Generator(seed, large).run();
+    GraphSpec spec;
+    bool exact = false;
+    if (segments) {
+      SegmentGraph made = segmentGraph(seed, large);
+      spec = std::move(made.spec);
+      exact = made.exact;
+    } else {
+      spec = few ? Generator(seed, large).runFew() : Generator(seed, large).run();
+    }
     if (print)
       std::printf("%s\n", printGraph(spec).c_str());
     auto check = [&]() -> std::string {
@@ -506,7 +521,8 @@ int main(int argc, char **argv) {
                         : n.op == OpKind::Matmul || n.op == OpKind::Linear || n.op == OpKind::ScaledMatmul;
       // A scale that is not finite multiplies a sum where it should its terms.
       for (ValueId v : graph->inputs)
-        inputs.push_back(data(rng, graph->type(v), products == 1 && !few));
+        inputs.push_back(exact ? segmentData(rng, *graph, v)
+                               : data(rng, graph->type(v), products == 1 && !few && !segments));
       Result<std::unique_ptr<Module>> module = (*device)->compile(spec);
       if (!module)
         return "does not compile: " + module.error().str();
@@ -517,11 +533,12 @@ int main(int argc, char **argv) {
           interpret(*graph, inputs, {}, {}, graph->strict ? Intermediates::Rounded : Intermediates::KeepF32);
       if (!kept)
         return "interpreter: " + kept.error().str();
-      const bool telling = isFiniteAlike(*want, *kept);
+      const bool telling = exact || isFiniteAlike(*want, *kept);
       const DType coarsest = coarsestType(*graph);
       const bool warpgroup = (*device)->record.find("kernel 'wgmma'") != std::string::npos,
                  stream = (*device)->record.find("kernel 'stream'") != std::string::npos, other = warpgroup || stream;
       warpgroups += warpgroup;
+      reducing += (*device)->record.find("are reduced within tiles") != std::string::npos;
       streams += stream;
       hasStreams |= (*device)->record.find("streamed operand") != std::string::npos || stream;
       hasThem |= (*device)->record.find("warpgroup products") != std::string::npos;
@@ -532,7 +549,9 @@ int main(int argc, char **argv) {
           return "does not run: " + got.error().str();
         const std::vector<HostTensor> &before = last[other && offset];
         for (size_t o = 0; o < got->size(); ++o) {
-          std::string text = telling ? compareSums((*want)[o], (*kept)[o], (*got)[o], coarsest) : std::string();
+          std::string text = !telling   ? std::string()
+                             : segments ? compareSegments((*want)[o], (*got)[o], exact)
+                                        : compareSums((*want)[o], (*kept)[o], (*got)[o], coarsest);
           if (text.empty() && !before.empty() &&
               std::memcmp(before[o].data.data(), (*got)[o].data.data(), before[o].data.size()) != 0)
             text = "differs from run to run";
@@ -550,9 +569,11 @@ int main(int argc, char **argv) {
       reportFailure(seed, text, spec);
     }
   }
-  std::printf("%s: products, seeds %llu:%llu, %d compared, %d by warpgroup products, %d streamed, %d failed\n",
+  std::printf("%s: products, seeds %llu:%llu, %d compared, %d by warpgroup products, %d streamed, %d with segments, %d "
+              "failed\n",
               target.c_str(), static_cast<unsigned long long>(first), static_cast<unsigned long long>(end), compared,
-              warpgroups, streams, failed);
-  const bool idle = (large && hasThem && warpgroups == 0) || (few && hasStreams && streams == 0);
+              warpgroups, streams, reducing, failed);
+  const bool idle =
+      (large && hasThem && warpgroups == 0) || (few && hasStreams && streams == 0) || (segments && reducing == 0);
   return failed || idle || compared * 2 < static_cast<int>(end - first) ? 4 : 0;
 }

@@ -40,7 +40,7 @@ float remainder(float a, float b) {
 
 bool isExact(MathFn fn) {
   return fn == MathFn::Sqrt || fn == MathFn::Div || fn == MathFn::Fmod || fn == MathFn::Remainder ||
-         fn == MathFn::FloorDivide;
+         fn == MathFn::FloorDivide || fn == MathFn::Quotient;
 }
 
 double reference(MathFn fn, float xf, float yf) {
@@ -71,6 +71,7 @@ double reference(MathFn fn, float xf, float yf) {
   case MathFn::Fmod: return std::fmod(xf, yf);
   case MathFn::Remainder: return remainder(xf, yf);
   case MathFn::FloorDivide: return floorDivide(xf, yf);
+  case MathFn::Quotient: return xf / yf;
   }
   return 0;
 }
@@ -304,9 +305,9 @@ namespace {
 void judgeCode(Tally &t, MathFn fn, DType type, float x, float y, uint16_t got) {
   auto ordered = [](uint16_t code) { return code & 0x8000 ? -static_cast<int64_t>(code & 0x7fff) : int64_t{code}; };
   auto value = [&](const uint16_t &code) { return static_cast<float>(loadElement(&code, type, 0)); };
-  double exact = fn == MathFn::Sqrt  ? std::sqrt(static_cast<double>(x))
-                 : fn == MathFn::Div ? static_cast<double>(x) / static_cast<double>(y)
-                                     : reference(fn, x, y);
+  double exact = fn == MathFn::Sqrt                            ? std::sqrt(static_cast<double>(x))
+                 : fn == MathFn::Div || fn == MathFn::Quotient ? static_cast<double>(x) / static_cast<double>(y)
+                                                               : reference(fn, x, y);
   uint16_t want;
   storeElement(&want, type, 0, exact);
   ++t.points;

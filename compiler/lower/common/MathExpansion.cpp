@@ -88,6 +88,7 @@ static mathx::F expandF32(MathFn fn, llvm::ArrayRef<mathx::F> a) {
   case MathFn::Fmod: return fmodF32(x, a[1]);
   case MathFn::Remainder: return remainderF32(x, a[1]);
   case MathFn::FloorDivide: return floorDivideF32(x, a[1]);
+  case MathFn::Quotient: return quotientF32(x, a[1]);
   }
   llvm_unreachable("a value that is no MathFn");
 }

@@ -44,6 +44,7 @@ enum class MathFn : uint8_t {
   Fmod,        ///< (a, b): exact, sign of a
   Remainder,   ///< (a, b): sign of b (Python's and PyTorch's)
   FloorDivide, ///< (a, b): PyTorch's floor_divide
+  Quotient, ///< (a, b): as Div, without a call. NVPTX's division calls a subroutine for numbers near the ends of the range
 };
 
 /// The type that the result is going to be rounded to. The 16-bit ones permit cheaper code where the target has some;

@@ -168,6 +168,7 @@ F atan2F32(F y, F x);
 F fmodF32(F a, F b);
 F remainderF32(F a, F b);
 F floorDivideF32(F a, F b);
+F quotientF32(F a, F b);
 
 // The forms for NVPTX where the result is rounded to 16 bits; `bf16` where subnormal f32 results matter.
 F exp16(F x);

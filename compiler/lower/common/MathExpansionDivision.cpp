@@ -1,7 +1,7 @@
 // Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// fmod, remainder and floor_divide.
+// fmod, remainder, floor_divide, and a quotient without a subroutine.
 #include "compiler/lower/common/MathExpansionBuilder.h"
 
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -99,6 +99,43 @@ F floorDivideF32(F a, F b) {
   result = select(eq(abs(b), kInfinity), select(eq(a, 0.0f), q, ofInfinite), result);
   B undefined = isNan(a) | isNan(b) | (eq(abs(a), kInfinity) & !eq(b, 0.0f));
   return select(undefined, kNan, result);
+}
+
+// Both are brought to [2^-56, 2^56] by powers of two, where no quotient, and no rest of one, leaves the range. The quotient from the
+// reciprocal is mended by its rest twice, after which it is the rounded one (Markstein, "IA-64 and elementary functions", 2000,
+// chapter 8). Multiplied by the powers of two again it is right where it is normal. Below, it would be rounded twice: there its
+// mantissa, with two bits more that tell on which side of it the quotient lies, is rounded once, as an integer.
+F quotientF32(F a, F b) {
+  Emitter &em = *a.emitter;
+  constexpr auto kSign = static_cast<int32_t>(0x80000000);
+  B smallA = lt(abs(a), 0x1p-40f), largeA = gt(abs(a), 0x1p40f), smallB = lt(abs(b), 0x1p-40f),
+    largeB = gt(abs(b), 0x1p40f);
+  auto factor = [&](B small, float ifSmall, B large, float ifLarge) {
+    return select(small, ifSmall, select(large, ifLarge, em.f(1.0f)));
+  };
+  auto exponent = [&](B small, B large) { return select(small, 96, select(large, -96, em.i(0))); };
+  F byA = factor(smallA, 0x1p96f, largeA, 0x1p-96f), byB = factor(smallB, 0x1p96f, largeB, 0x1p-96f);
+  F x = a * byA, y = b * byB, inverse = reciprocal(y);
+  F q = x * inverse;
+  q = fma(fma(-q, y, x), inverse, q);
+  q = fma(fma(-q, y, x), inverse, q);
+  B alike = eq(byA, byB);
+  F result = q * select(alike, 1.0f, byB) * select(alike, 1.0f, factor(smallA, 0x1p-96f, largeA, 0x1p96f));
+
+  F rest = fma(-q, y, x);
+  I side = select(eq(rest, 0.0f), 0, select(ltS(bits(rest) ^ bits(x), 0), -1, em.i(1)));
+  I mantissa = (((bits(q) & 0x7fffff) | 0x800000) << 2) + side;
+  I e = shrU(bits(q) & 0x7fffffff, 23) - 127 + exponent(smallB, largeB) - exponent(smallA, largeA);
+  I lost = maxS(minS(em.i(-126) - e, 26), 1) + 2; // bits
+  I half = em.i(1) << (lost - 1);
+  I rounded = shrU(mantissa + half - 1 + (shrU(mantissa, lost) & 1), lost);
+  result = select(ltS(e, -126), fromBits(rounded | ((bits(x) ^ bits(y)) & kSign)), result);
+
+  // By zero, by an infinity, of such: what the signs and NaN of a product with the reciprocal are.
+  I sign = bits(y) & kSign;
+  F partner = select(eq(y, 0.0f), fromBits(sign | 0x7f800000), select(eq(abs(y), kInfinity), fromBits(sign), y));
+  B ordinary = gt(abs(x), 0.0f) & lt(abs(x), kInfinity) & gt(abs(y), 0.0f) & lt(abs(y), kInfinity);
+  return select(ordinary, result, x * partner);
 }
 
 } // namespace rl::mathx

@@ -15,16 +15,17 @@ int mathArity(MathFn fn) {
   case MathFn::Atan2:
   case MathFn::Fmod:
   case MathFn::Remainder:
-  case MathFn::FloorDivide: return 2;
+  case MathFn::FloorDivide:
+  case MathFn::Quotient: return 2;
   default: return 1;
   }
 }
 
 const char *mathName(MathFn fn) {
   static constexpr const char *names[] = {
-      "exp",        "exp2",     "expm1",     "log", "log2",  "log1p",   "sqrt",      "rsqrt",
-      "reciprocal", "div",      "sin",       "cos", "tanh",  "sigmoid", "silu",      "softplus",
-      "erf",        "gelu_erf", "gelu_tanh", "pow", "atan2", "fmod",    "remainder", "floor_divide"};
+      "exp",       "exp2", "expm1", "log",  "log2",      "log1p",        "sqrt",     "rsqrt", "reciprocal",
+      "div",       "sin",  "cos",   "tanh", "sigmoid",   "silu",         "softplus", "erf",   "gelu_erf",
+      "gelu_tanh", "pow",  "atan2", "fmod", "remainder", "floor_divide", "quotient"};
   return names[static_cast<size_t>(fn)];
 }
 

@@ -100,3 +100,32 @@ g.write("y")
 g = Graph("i8", a=("i8", 4096, 4096), w=("i8", 4096, 4096))
 g.node("y", "matmul", "a", "w", transpose_b=True)
 g.write("y")
+
+
+# What is quantised in blocks of a row, behind the product; an operand beside it is read ahead, and two products share the block.
+def quantised(name, block, m=4096, n=11008, k=4096, gate=False, residual=False, **attrs):
+    more = {"v": ("bf16", n, k)} if gate else {"r": ("bf16", m, n)} if residual else {}
+    g = linear(name, m, n, k, **more)
+    x = g.node("s", "silu", "h")
+    if gate:
+        g.node("u", "linear", "a", "v")
+        x = g.node("t", "mul", x, "u")
+    if residual:
+        x = g.node("t", "add", x, "r")
+    names = ["q", "scale"] + (["zero"] if "scheme" in attrs else [])
+    g.nodes.append({"op": "quantize", "inputs": [x], "outputs": names,
+                    "attrs": {"dtype": "f8e4m3", "granularity": "block", "block": [1, block], **attrs}})
+    g.write(*names)
+
+
+quantised("quant_128", 128)
+quantised("quant_64_odd", 64, m=4099)
+quantised("quant_32_powers", 32, k=8192, scale_dtype="f8e8m0", residual=True)
+quantised("quant_16_gate", 16, gate=True)
+quantised("quant_128_zero", 128, dtype="i8", scheme="asymmetric")
+quantised("quant_padded", 128, n=11000)
+quantised("quant_token", 4096, n=4096)
+g = linear("head_norm", 4096, 4096, 4096, scale=("bf16", 128))
+g.node("z", "reshape", "h", shape=[4096, 32, 128])
+g.node("y", "rms_norm", "z", "scale")
+g.write("y")
