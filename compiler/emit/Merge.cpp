@@ -79,8 +79,9 @@ LLVM::LLVMFuncOp mergeFunctions(ModuleOp module, const std::vector<Part> &parts,
       LLVM::LLVMFuncOp::create(b, loc, name, LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(ctx), types));
   merged->setAttr(NVVM::NVVMDialect::getKernelFuncAttrName(), b.getUnitAttr());
   merged->setAttr(NVVM::NVVMDialect::getReqntidAttrName(), b.getDenseI32ArrayAttr({static_cast<int32_t>(threads)}));
-  if (least)
-    merged->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(), b.getI32IntegerAttr(static_cast<int32_t>(least)));
+  // Left to itself ptxas spills some registers for more blocks.
+  merged->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(),
+                  b.getI32IntegerAttr(static_cast<int32_t>(std::max<int64_t>(least, 1))));
   for (auto [m, attributes] : llvm::enumerate(mapAttributes))
     merged.setArgAttrs(pointers + static_cast<unsigned>(m), attributes);
   Block *entry = merged.addEntryBlock(b);
