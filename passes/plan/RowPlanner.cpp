@@ -276,7 +276,7 @@ Result<RowPlanner::Verdict> RowPlanner::judgeProducts(const Draft &d, const std:
   return out;
 }
 
-Result<RowPlanner::Verdict> RowPlanner::judge(const Draft &d) const {
+Result<RowPlanner::Verdict> RowPlanner::judge(const Draft &d) {
   if (d.space.product)
     return judgeProducts(d);
   constexpr uint32_t kMostLevels = 12;
