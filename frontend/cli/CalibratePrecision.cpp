@@ -95,9 +95,12 @@ private:
       progress.step(++done, samples.list().size());
     }
     // Roundings of the file's own types are in both runs, and the estimate has them.
-    for (size_t i = 0; i < sums.size(); ++i)
-      round.measured.push_back(
-          std::hypot(sums[i].relative(), round.record.errorsKept[i] / ratioOf(round.used, asked.spec.outputs[i])));
+    for (size_t i = 0; i < sums.size(); ++i) {
+      const double kept = round.record.errorsKept[i] / ratioOf(round.used, asked.spec.outputs[i]);
+      const double added = sums[i].relative();
+      round.measured.push_back(sums[i].hasValues() || added > 0 ? std::hypot(added, kept) : -1);
+      round.leftOut.push_back(sums[i].leftOut());
+    }
     return {};
   }
 
