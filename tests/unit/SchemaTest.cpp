@@ -122,6 +122,8 @@ private:
       return !v.is_string() || v.get_ref<const std::string &>().size() >= rule.get<size_t>();
     if (keyword == "minimum")
       return !v.is_number() || v.get<double>() >= rule.get<double>();
+    if (keyword == "maximum")
+      return !v.is_number() || v.get<double>() <= rule.get<double>();
     if (keyword == "exclusiveMinimum")
       return !v.is_number() || v.get<double>() > rule.get<double>();
     if (keyword == "pattern") {
