@@ -146,7 +146,7 @@ Result<RowPlanner::Verdict> RowPlanner::judgeProducts(const Draft &d, const std:
   for (ValueId v : loaded)
     request.boundary[v] = true;
   request.products = true;
-  request.segments = std::none_of(d.outputs.begin(), d.outputs.end(), [&](ValueId v) { return apart.contains(v); });
+  request.segments = segmented && std::none_of(d.outputs.begin(), d.outputs.end(), [&](ValueId v) { return apart.contains(v); });
   request.lanes = epilogueLanes(graph, d.outputs, d.space.width, target);
   RL_ASSIGN(TraceOutcome traced, tracePointwiseUpTo(request));
   constexpr int64_t kRegisters =
@@ -188,6 +188,14 @@ Result<RowPlanner::Verdict> RowPlanner::judgeProducts(const Draft &d, const std:
   for (NodeId n : nodes)
     if (isProduct(graph.nodes[n]))
       products.push_back(n);
+  if (products.empty() && segments.columns == 0) { // what is behind the product reads another part of what it stands in
+    if (std::vector<ValueId> path = nearestHero(d.outputs[0], false); !path.empty()) {
+      out.cut = cutOnPath(path);
+      out.hard = true;
+      out.reason = "stored: " + quoted(graph, d.outputs[0]) + " is of another part of what it stands in";
+      return out;
+    }
+  }
   if (products.empty()) { // of which segments were to be reduced, and which another kernel stores
     out.apart = "another kernel stores what its segments are of";
     return out;
@@ -514,7 +522,14 @@ static void findStreams(const Graph &graph, const cost::TargetDesc &target, Plan
 
 Result<Plan> planKernels(const Graph &graph, const cost::TargetDesc &target, const TileChoices &choices) {
   bool reduces = std::any_of(graph.nodes.begin(), graph.nodes.end(), isHero);
-  RL_ASSIGN(Plan plan, reduces ? RowPlanner(graph, target, choices).run() : planPointwise(graph, target));
+  Result<Plan> planned = reduces ? RowPlanner(graph, target, choices).run() : planPointwise(graph, target);
+  // Segments of a product's rows that one kernel reduces bind what is around them together, sometimes in a circle.
+  if (reduces && !planned && planned.error().code == Code::Unsupported)
+    if (Result<Plan> without = RowPlanner(graph, target, choices, /*segmented=*/false).run())
+      planned = std::move(without);
+  if (!planned)
+    return planned.takeError();
+  Plan plan = *std::move(planned);
   chooseTransposes(graph, target, plan);
   for (PlannedGroup &g : plan.groups)
     findStreams(graph, target, g);

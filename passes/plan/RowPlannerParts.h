@@ -27,8 +27,9 @@ struct Space {
 
 class RowPlanner {
 public:
-  RowPlanner(const Graph &graph, const cost::TargetDesc &target, const TileChoices &choices)
-      : graph(graph), target(target), choices(choices) {}
+  /// `segmented`: kernels of products may reduce segments of their rows.
+  RowPlanner(const Graph &graph, const cost::TargetDesc &target, const TileChoices &choices, bool segmented = true)
+      : graph(graph), target(target), choices(choices), segmented(segmented) {}
   Result<Plan> run();
 
 private:
@@ -105,6 +106,7 @@ private:
   const Graph &graph;
   const cost::TargetDesc &target;
   const TileChoices &choices;
+  const bool segmented;
   std::set<ValueId> stored;
   std::map<ValueId, Cut> cuts;
   std::map<ValueId, Space> spaces; ///< of what is stored

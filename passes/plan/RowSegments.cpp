@@ -14,7 +14,7 @@ namespace rl {
 /// The space of the product whose tiles have the rows whole that `v` is reduced over: the rows are segments of the product's. nullopt:
 /// there is none, or what is between them no kernel of products computes.
 std::optional<Space> RowPlanner::productOfRows(ValueId v, Space rows) const {
-  if (apart.contains(v) || rows.width > kMostTileSegment)
+  if (!segmented || apart.contains(v) || rows.width > kMostTileSegment)
     return std::nullopt;
   std::optional<Space> found;
   std::set<ValueId> seen{v};
