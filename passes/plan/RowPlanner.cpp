@@ -146,7 +146,8 @@ Result<RowPlanner::Verdict> RowPlanner::judgeProducts(const Draft &d, const std:
   for (ValueId v : loaded)
     request.boundary[v] = true;
   request.products = true;
-  request.segments = segmented && std::none_of(d.outputs.begin(), d.outputs.end(), [&](ValueId v) { return apart.contains(v); });
+  request.segments =
+      segmented && std::none_of(d.outputs.begin(), d.outputs.end(), [&](ValueId v) { return apart.contains(v); });
   request.lanes = epilogueLanes(graph, d.outputs, d.space.width, target);
   RL_ASSIGN(TraceOutcome traced, tracePointwiseUpTo(request));
   constexpr int64_t kRegisters =
