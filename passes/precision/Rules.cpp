@@ -34,18 +34,15 @@ ValueId parameterOf(const Graph &g, ValueId v) {
   return g.values[v].kind == Value::Parameter ? v : kNone;
 }
 
-/// Parameters that a value is computed of elementwise, through layout ops and casts.
-static std::vector<ValueId> parametersAbove(const Graph &g, ValueId v) {
-  std::vector<ValueId> out, work{v};
-  std::vector<char> seen(g.values.size(), 0);
+/// Marks what a value is computed of elementwise, through layout ops and casts, itself too, but not what is above what is marked.
+static void markElementwise(const Graph &g, ValueId v, std::vector<char> &into) {
+  std::vector<ValueId> work{v};
   while (!work.empty()) {
     ValueId at = work.back();
     work.pop_back();
-    if (seen[at])
+    if (into[at])
       continue;
-    seen[at] = 1;
-    if (g.values[at].kind == Value::Parameter)
-      out.push_back(at);
+    into[at] = 1;
     if (g.values[at].kind != Value::Result)
       continue;
     const Node &n = g.nodes[g.values[at].node];
@@ -54,6 +51,15 @@ static std::vector<ValueId> parametersAbove(const Graph &g, ValueId v) {
         if (!o.isLiteral())
           work.push_back(o.value);
   }
+}
+
+static std::vector<ValueId> parametersAbove(const Graph &g, ValueId v) {
+  std::vector<char> above(g.values.size(), 0);
+  markElementwise(g, v, above);
+  std::vector<ValueId> out;
+  for (ValueId p : g.parameters)
+    if (above[p])
+      out.push_back(p);
   return out;
 }
 
@@ -126,24 +132,6 @@ void PrecisionRules::findKernels() {
     stored[v] = g.values[v].kind == Value::Result;
 }
 
-void PrecisionRules::markAbove(ValueId v, std::vector<char> &into) const {
-  std::vector<ValueId> work{v};
-  while (!work.empty()) {
-    ValueId at = work.back();
-    work.pop_back();
-    if (into[at])
-      continue;
-    into[at] = 1;
-    if (g.values[at].kind != Value::Result)
-      continue;
-    const Node &n = g.nodes[g.values[at].node];
-    if (isElementwise(n.op) || isLayout(n.op))
-      for (const Operand &o : n.inputs)
-        if (!o.isLiteral())
-          work.push_back(o.value);
-  }
-}
-
 void PrecisionRules::findRoles() {
   std::vector<char> multiplied(g.values.size(),
                                0); // leads to a product: probabilities of an attention, not of a result
@@ -196,13 +184,13 @@ void PrecisionRules::findRoles() {
     }
     if (cls == OpClass::Loss) {
       loss[result] = 1;
-      markAbove(n.inputs[0].value, logits);
+      markElementwise(g, n.inputs[0].value, logits);
     }
     // Probabilities that nothing multiplies are a result, and what they are computed of are logits.
     if ((n.op == OpKind::Softmax || n.op == OpKind::LogSoftmax || n.op == OpKind::LogSumExp ||
          n.op == OpKind::ArgMax) &&
         !multiplied[result])
-      markAbove(n.inputs[0].value, logits);
+      markElementwise(g, n.inputs[0].value, logits);
     if (cls == OpClass::Reduction && !n.inputs[0].isLiteral())
       loss[result] |= loss[n.inputs[0].value];
     auto mark = [&](size_t operand, std::vector<char> &into) {

@@ -46,8 +46,6 @@ public:
 private:
   void findKernels();
   void findRoles();
-  /// Marks what leads to `v` through elementwise and layout ops.
-  void markAbove(ValueId v, std::vector<char> &into) const;
 
   const Graph &g;
   std::vector<char> constant, stored, rows;

@@ -31,12 +31,6 @@ public:
   GraphSpec run();
 
 private:
-  Val parameter(DType type, Shape shape) {
-    spec.parameters.push_back({"p" + std::to_string(spec.parameters.size()), type, {}});
-    for (int64_t e : shape)
-      spec.parameters.back().shape.push_back({e, {}});
-    return {spec.parameters.back().name, {type, std::move(shape)}};
-  }
   /// The next value, of the same shape, which other kernels than the last must compute.
   std::optional<Val> step(const Val &x);
   std::optional<Val> product(const Val &x);
@@ -254,76 +248,62 @@ std::string farApart(const HostTensor &want, const HostTensor &kept, const HostT
 } // namespace
 
 int main(int argc, char **argv) {
-  std::string target = "cpu";
-  uint64_t first = 0, end = 20;
+  SeedOptions options;
+  options.end = 20;
   int runs = 200;
-  bool print = false;
   for (int i = 1; i < argc; ++i) {
     std::string a = argv[i];
-    if (a == "--target" && i + 1 < argc) {
-      target = argv[++i];
-    } else if (a == "--seeds" && i + 1 < argc) {
-      readSeeds(argv[++i], first, end);
-    } else if (a == "--runs" && i + 1 < argc) {
+    if (options.take(argc, argv, i))
+      continue;
+    if (a == "--runs" && i + 1 < argc) {
       runs = std::atoi(argv[++i]);
-    } else if (a == "--print") {
-      print = true;
     } else {
       std::fprintf(stderr, "usage: numeric_chain_test [--target cpu|cuda] [--seeds A:B] [--runs N] [--print]\n");
       return 1;
     }
   }
-  Result<std::unique_ptr<Device>> device = Device::create(target);
+  Result<std::unique_ptr<Device>> device = Device::create(options.target);
   if (!device) {
     std::fprintf(stderr, "%s\n", device.error().str().c_str());
     return 4;
   }
-  int failed = 0, kernels = 0, early = 0, streams = 0;
-  for (uint64_t seed = first; seed < end; ++seed) {
-    nameCrash("seed " + std::to_string(seed));
-    GraphSpec spec = Generator(seed).run();
-    if (print)
-      std::printf("%s\n", printGraph(spec).c_str());
-    auto check = [&]() -> std::string {
-      Result<Graph> graph = resolve(spec);
-      if (!graph)
-        return graph.error().str();
-      Result<std::unique_ptr<Module>> module = (*device)->compile(spec);
-      if (!module)
-        return "does not compile: " + module.error().str();
-      kernels += (*module)->kernelCount();
-      for (size_t at = 0; (at = (*device)->record.find("\"early\": true", at)) != std::string::npos; ++at)
-        ++early;
-      streams += (*device)->record.find("kernel 'stream'") != std::string::npos;
-      Rng rng(seed * 77 + 5);
-      std::vector<HostTensor> parameters;
-      for (ValueId v : graph->parameters)
-        parameters.push_back(data(rng, graph->type(v)));
-      std::vector<std::vector<HostTensor>> inputs(2), results;
-      for (auto &call : inputs) {
-        for (ValueId v : graph->inputs)
-          call.push_back(data(rng, graph->type(v)));
-        Result<std::vector<HostTensor>> want = interpret(*graph, call, parameters),
-                                        kept = interpret(*graph, call, parameters, {}, Intermediates::KeepF32);
-        if (!want || !kept)
-          return "interpreter: " + (want ? kept.error() : want.error()).str();
-        Result<std::vector<HostTensor>> got = (*device)->run(**module, call, parameters, false);
-        if (!got)
-          return "does not run: " + got.error().str();
-        for (size_t o = 0; o < got->size(); ++o)
-          if (std::string text = farApart((*want)[o], (*kept)[o], (*got)[o]); !text.empty())
-            return "output '" + spec.outputs[o] + "': " + text;
-        results.push_back(*std::move(got));
-      }
-      return target == "cuda" ? Stress()(**module, inputs, results, runs, rng) : std::string();
-    };
-    if (std::string text = check(); !text.empty()) {
-      ++failed;
-      reportFailure(seed, text, spec);
+  int kernels = 0, early = 0, streams = 0;
+  auto generate = [](uint64_t seed) { return Generator(seed).run(); };
+  const int failed = countFailures(options, generate, [&](uint64_t seed, const GraphSpec &spec) -> std::string {
+    Result<Graph> graph = resolve(spec);
+    if (!graph)
+      return graph.error().str();
+    Result<std::unique_ptr<Module>> module = (*device)->compile(spec);
+    if (!module)
+      return "does not compile: " + module.error().str();
+    kernels += (*module)->kernelCount();
+    for (size_t at = 0; (at = (*device)->record.find("\"early\": true", at)) != std::string::npos; ++at)
+      ++early;
+    streams += (*device)->record.find("kernel 'stream'") != std::string::npos;
+    Rng rng(seed * 77 + 5);
+    std::vector<HostTensor> parameters;
+    for (ValueId v : graph->parameters)
+      parameters.push_back(data(rng, graph->type(v)));
+    std::vector<std::vector<HostTensor>> inputs(2), results;
+    for (auto &call : inputs) {
+      for (ValueId v : graph->inputs)
+        call.push_back(data(rng, graph->type(v)));
+      Result<std::vector<HostTensor>> want = interpret(*graph, call, parameters),
+                                      kept = interpret(*graph, call, parameters, {}, Intermediates::KeepF32);
+      if (!want || !kept)
+        return "interpreter: " + (want ? kept.error() : want.error()).str();
+      Result<std::vector<HostTensor>> got = (*device)->run(**module, call, parameters, false);
+      if (!got)
+        return "does not run: " + got.error().str();
+      for (size_t o = 0; o < got->size(); ++o)
+        if (std::string text = farApart((*want)[o], (*kept)[o], (*got)[o]); !text.empty())
+          return "output '" + spec.outputs[o] + "': " + text;
+      results.push_back(*std::move(got));
     }
-  }
+    return options.target == "cuda" ? Stress()(**module, inputs, results, runs, rng) : std::string();
+  });
   std::printf("%s: chains, seeds %llu:%llu, %d kernels, %d launched early, %d plans that stream, %d failed\n",
-              target.c_str(), static_cast<unsigned long long>(first), static_cast<unsigned long long>(end), kernels,
-              early, streams, failed);
+              options.target.c_str(), static_cast<unsigned long long>(options.first),
+              static_cast<unsigned long long>(options.end), kernels, early, streams, failed);
   return failed ? 4 : 0;
 }

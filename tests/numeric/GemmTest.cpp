@@ -464,23 +464,18 @@ HostTensor data(Rng &rng, const TensorType &type, bool wild) {
 } // namespace
 
 int main(int argc, char **argv) {
-  std::string target = "cpu";
-  uint64_t first = 0, end = 100;
-  bool print = false, large = false, few = false, segments = false;
+  SeedOptions options;
+  bool large = false, few = false, segments = false;
   for (int i = 1; i < argc; ++i) {
     std::string a = argv[i];
-    if (a == "--target" && i + 1 < argc) {
-      target = argv[++i];
-    } else if (a == "--seeds" && i + 1 < argc) {
-      readSeeds(argv[++i], first, end);
-    } else if (a == "--large") {
+    if (options.take(argc, argv, i))
+      continue;
+    if (a == "--large") {
       large = true;
     } else if (a == "--few") {
       few = true;
     } else if (a == "--segments") {
       segments = true;
-    } else if (a == "--print") {
-      print = true;
     } else {
       std::fprintf(
           stderr,
@@ -488,92 +483,82 @@ int main(int argc, char **argv) {
       return 1;
     }
   }
-  Result<std::unique_ptr<Device>> device = Device::create(target);
+  Result<std::unique_ptr<Device>> device = Device::create(options.target);
   if (!device) {
     std::fprintf(stderr, "%s\n", device.error().str().c_str());
     return 4;
   }
-  int failed = 0, compared = 0, warpgroups = 0, streams = 0, reducing = 0;
+  int compared = 0, warpgroups = 0, streams = 0, reducing = 0;
   bool hasThem = false, hasStreams = false; // the machine; it says why where it does not use them
-  for (uint64_t seed = first; seed < end; ++seed) {
-    nameCrash("seed " + std::to_string(seed));
-    GraphSpec spec;
-    bool exact = false;
-    if (segments) {
-      SegmentGraph made = segmentGraph(seed, large);
-      spec = std::move(made.spec);
-      exact = made.exact;
-    } else {
-      spec = few ? Generator(seed, large).runFew() : Generator(seed, large).run();
-    }
-    if (print)
-      std::printf("%s\n", printGraph(spec).c_str());
-    auto check = [&]() -> std::string {
-      Result<Graph> graph = resolve(spec);
-      if (!graph)
-        return {}; // an extreme of nothing
-      Rng rng(seed * 77 + 5);
-      std::vector<HostTensor> inputs;
-      int64_t products = 0;
-      for (const Node &n : graph->nodes)
-        products += n.op == OpKind::Attention
-                        ? 2
-                        : n.op == OpKind::Matmul || n.op == OpKind::Linear || n.op == OpKind::ScaledMatmul;
-      // A scale that is not finite multiplies a sum where it should its terms.
-      for (ValueId v : graph->inputs)
-        inputs.push_back(exact ? segmentData(rng, *graph, v)
-                               : data(rng, graph->type(v), products == 1 && !few && !segments));
-      Result<std::unique_ptr<Module>> module = (*device)->compile(spec);
-      if (!module)
-        return "does not compile: " + module.error().str();
-      Result<std::vector<HostTensor>> want = interpret(*graph, inputs, {});
-      if (!want)
-        return "interpreter: " + want.error().str();
-      Result<std::vector<HostTensor>> kept =
-          interpret(*graph, inputs, {}, {}, graph->strict ? Intermediates::Rounded : Intermediates::KeepF32);
-      if (!kept)
-        return "interpreter: " + kept.error().str();
-      const bool telling = exact || isFiniteAlike(*want, *kept);
-      const DType coarsest = coarsestType(*graph);
-      const bool warpgroup = (*device)->record.find("kernel 'wgmma'") != std::string::npos,
-                 stream = (*device)->record.find("kernel 'stream'") != std::string::npos, other = warpgroup || stream;
-      warpgroups += warpgroup;
-      reducing += (*device)->record.find("are reduced within tiles") != std::string::npos;
-      streams += stream;
-      hasStreams |= (*device)->record.find("streamed operand") != std::string::npos || stream;
-      hasThem |= (*device)->record.find("warpgroup products") != std::string::npos;
-      std::vector<HostTensor> last[2];
-      for (bool offset : {false, true, false}) {
-        Result<std::vector<HostTensor>> got = (*device)->run(**module, inputs, {}, offset);
-        if (!got)
-          return "does not run: " + got.error().str();
-        const std::vector<HostTensor> &before = last[other && offset];
-        for (size_t o = 0; o < got->size(); ++o) {
-          std::string text = !telling   ? std::string()
-                             : segments ? compareSegments((*want)[o], (*got)[o], exact)
-                                        : compareSums((*want)[o], (*kept)[o], (*got)[o], coarsest);
-          if (text.empty() && !before.empty() &&
-              std::memcmp(before[o].data.data(), (*got)[o].data.data(), before[o].data.size()) != 0)
-            text = "differs from run to run";
-          if (!text.empty())
-            return "output '" + spec.outputs[o] + "' (" + str((*got)[o].type) + (offset ? ", unaligned" : "") +
-                   "): " + text;
-        }
-        last[other && offset] = *std::move(got);
+  bool exact = false;                       // the graph at hand
+  auto generate = [&](uint64_t seed) {
+    if (!segments)
+      return few ? Generator(seed, large).runFew() : Generator(seed, large).run();
+    SegmentGraph made = segmentGraph(seed, large);
+    exact = made.exact;
+    return made.spec;
+  };
+  const int failed = countFailures(options, generate, [&](uint64_t seed, const GraphSpec &spec) -> std::string {
+    Result<Graph> graph = resolve(spec);
+    if (!graph)
+      return {}; // an extreme of nothing
+    Rng rng(seed * 77 + 5);
+    std::vector<HostTensor> inputs;
+    int64_t products = 0;
+    for (const Node &n : graph->nodes)
+      products += n.op == OpKind::Attention
+                      ? 2
+                      : n.op == OpKind::Matmul || n.op == OpKind::Linear || n.op == OpKind::ScaledMatmul;
+    // A scale that is not finite multiplies a sum where it should its terms.
+    for (ValueId v : graph->inputs)
+      inputs.push_back(exact ? segmentData(rng, *graph, v)
+                             : data(rng, graph->type(v), products == 1 && !few && !segments));
+    Result<std::unique_ptr<Module>> module = (*device)->compile(spec);
+    if (!module)
+      return "does not compile: " + module.error().str();
+    Result<std::vector<HostTensor>> want = interpret(*graph, inputs, {});
+    if (!want)
+      return "interpreter: " + want.error().str();
+    Result<std::vector<HostTensor>> kept =
+        interpret(*graph, inputs, {}, {}, graph->strict ? Intermediates::Rounded : Intermediates::KeepF32);
+    if (!kept)
+      return "interpreter: " + kept.error().str();
+    const bool telling = exact || isFiniteAlike(*want, *kept);
+    const DType coarsest = coarsestType(*graph);
+    const bool warpgroup = (*device)->record.find("kernel 'wgmma'") != std::string::npos,
+               stream = (*device)->record.find("kernel 'stream'") != std::string::npos, other = warpgroup || stream;
+    warpgroups += warpgroup;
+    reducing += (*device)->record.find("are reduced within tiles") != std::string::npos;
+    streams += stream;
+    hasStreams |= (*device)->record.find("streamed operand") != std::string::npos || stream;
+    hasThem |= (*device)->record.find("warpgroup products") != std::string::npos;
+    std::vector<HostTensor> last[2];
+    for (bool offset : {false, true, false}) {
+      Result<std::vector<HostTensor>> got = (*device)->run(**module, inputs, {}, offset);
+      if (!got)
+        return "does not run: " + got.error().str();
+      const std::vector<HostTensor> &before = last[other && offset];
+      for (size_t o = 0; o < got->size(); ++o) {
+        std::string text = !telling   ? std::string()
+                           : segments ? compareSegments((*want)[o], (*got)[o], exact)
+                                      : compareSums((*want)[o], (*kept)[o], (*got)[o], coarsest);
+        if (text.empty() && !before.empty() &&
+            std::memcmp(before[o].data.data(), (*got)[o].data.data(), before[o].data.size()) != 0)
+          text = "differs from run to run";
+        if (!text.empty())
+          return "output '" + spec.outputs[o] + "' (" + str((*got)[o].type) + (offset ? ", unaligned" : "") +
+                 "): " + text;
       }
-      compared += telling;
-      return {};
-    };
-    if (std::string text = check(); !text.empty()) {
-      ++failed;
-      reportFailure(seed, text, spec);
+      last[other && offset] = *std::move(got);
     }
-  }
+    compared += telling;
+    return {};
+  });
   std::printf("%s: products, seeds %llu:%llu, %d compared, %d by warpgroup products, %d streamed, %d with segments, %d "
               "failed\n",
-              target.c_str(), static_cast<unsigned long long>(first), static_cast<unsigned long long>(end), compared,
-              warpgroups, streams, reducing, failed);
+              options.target.c_str(), static_cast<unsigned long long>(options.first),
+              static_cast<unsigned long long>(options.end), compared, warpgroups, streams, reducing, failed);
   const bool idle =
       (large && hasThem && warpgroups == 0) || (few && hasStreams && streams == 0) || (segments && reducing == 0);
-  return failed || idle || compared * 2 < static_cast<int>(end - first) ? 4 : 0;
+  return failed || idle || compared * 2 < static_cast<int>(options.end - options.first) ? 4 : 0;
 }

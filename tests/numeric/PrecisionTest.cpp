@@ -29,12 +29,6 @@ public:
   GraphSpec run();
 
 private:
-  Val parameter(DType type, Shape shape) {
-    spec.parameters.push_back({"p" + std::to_string(spec.parameters.size()), type, {}});
-    for (int64_t e : shape)
-      spec.parameters.back().shape.push_back({e, {}});
-    return {spec.parameters.back().name, {type, std::move(shape)}};
-  }
   Val product(Val x, int64_t n);
   void pins();
 };
@@ -146,87 +140,71 @@ std::string compareRms(const HostTensor &want, const HostTensor &kept, const Hos
 } // namespace
 
 int main(int argc, char **argv) {
-  std::string name = "cpu";
-  uint64_t first = 0, end = 100;
-  bool print = false;
+  SeedOptions options;
   for (int i = 1; i < argc; ++i) {
     std::string a = argv[i];
-    if (a == "--target" && i + 1 < argc) {
-      name = argv[++i];
-    } else if (a == "--seeds" && i + 1 < argc) {
-      readSeeds(argv[++i], first, end);
-    } else if (a == "--print") {
-      print = true;
-    } else {
+    if (options.take(argc, argv, i))
+      continue;
+    {
       std::fprintf(stderr, "usage: numeric_precision_test [--target cpu|cuda] [--seeds A:B] [--print]\n");
       return 1;
     }
   }
-  Result<std::unique_ptr<Device>> device = Device::create(name);
-  Result<Target> target = resolveTarget(name);
+  Result<std::unique_ptr<Device>> device = Device::create(options.target);
+  Result<Target> target = resolveTarget(options.target);
   if (!device || !target) {
     std::fprintf(stderr, "%s\n", (device ? target.error() : device.error()).str().c_str());
     return 4;
   }
-  int failed = 0, refused = 0, atBind = 0, quantised = 0;
-  for (uint64_t seed = first; seed < end; ++seed) {
-    nameCrash("seed " + std::to_string(seed));
-    GraphSpec spec = Generator(seed).run();
-    if (print)
-      std::printf("%s\n", printGraph(spec).c_str());
-    auto check = [&]() -> std::string {
-      Result<Graph> graph = resolve(spec);
-      if (!graph)
-        return graph.error().str();
-      Result<PrecisionAssignment> assigned = assignTypes(*graph, *target);
-      Result<std::unique_ptr<Module>> module = (*device)->compile(spec);
-      if (!assigned) { // a pin that cannot be honoured
-        ++refused;
-        return module || assigned.error().code != Code::Unsupported ? "refused, and compiled" : std::string();
-      }
-      if (!module)
-        return "does not compile: " + module.error().str();
-      atBind += !assigned->atBind.empty();
-      double share = 0x1p-19;
-      for (const Value &v : assigned->graph.values)
-        if (v.type.dtype == DType::BF16 || v.type.dtype == DType::F16)
-          share = std::max(share, 0x1p-7);
-      for (const Node &n : assigned->graph.nodes)
-        if (n.op == OpKind::Quantize) {
-          share = 0x1p-5;
-          ++quantised;
-        }
-      Rng rng(seed * 77 + 5);
-      // The second time every parameter has other values.
-      for (bool again : {false, true}) {
-        std::vector<HostTensor> inputs, parameters;
-        for (ValueId v : graph->inputs)
-          inputs.push_back(data(rng, graph->type(v), false));
-        for (ValueId v : graph->parameters)
-          parameters.push_back(data(rng, graph->type(v), true));
-        Result<std::vector<HostTensor>> want = interpret(assigned->graph, inputs, parameters),
-                                        kept =
-                                            interpret(assigned->graph, inputs, parameters, {}, Intermediates::KeepF32);
-        if (!want || !kept)
-          return "interpreter: " + (want ? kept.error() : want.error()).str();
-        Result<std::vector<HostTensor>> got = (*device)->run(**module, inputs, parameters, again);
-        if (!got)
-          return "does not run: " + got.error().str();
-        for (size_t o = 0; o < got->size(); ++o)
-          if (std::string text = compareRms((*want)[o], (*kept)[o], (*got)[o], share); !text.empty())
-            return std::string(again ? "bound anew, " : "") + "output '" + spec.outputs[o] + "': " + text;
-      }
-      return {};
-    };
-    if (std::string text = check(); !text.empty()) {
-      ++failed;
-      reportFailure(seed, text, spec);
+  int refused = 0, atBind = 0, quantised = 0;
+  auto generate = [](uint64_t seed) { return Generator(seed).run(); };
+  const int failed = countFailures(options, generate, [&](uint64_t seed, const GraphSpec &spec) -> std::string {
+    Result<Graph> graph = resolve(spec);
+    if (!graph)
+      return graph.error().str();
+    Result<PrecisionAssignment> assigned = assignTypes(*graph, *target);
+    Result<std::unique_ptr<Module>> module = (*device)->compile(spec);
+    if (!assigned) { // a pin that cannot be honoured
+      ++refused;
+      return module || assigned.error().code != Code::Unsupported ? "refused, and compiled" : std::string();
     }
-  }
+    if (!module)
+      return "does not compile: " + module.error().str();
+    atBind += !assigned->atBind.empty();
+    double share = 0x1p-19;
+    for (const Value &v : assigned->graph.values)
+      if (v.type.dtype == DType::BF16 || v.type.dtype == DType::F16)
+        share = std::max(share, 0x1p-7);
+    for (const Node &n : assigned->graph.nodes)
+      if (n.op == OpKind::Quantize) {
+        share = 0x1p-5;
+        ++quantised;
+      }
+    Rng rng(seed * 77 + 5);
+    // The second time every parameter has other values.
+    for (bool again : {false, true}) {
+      std::vector<HostTensor> inputs, parameters;
+      for (ValueId v : graph->inputs)
+        inputs.push_back(data(rng, graph->type(v), false));
+      for (ValueId v : graph->parameters)
+        parameters.push_back(data(rng, graph->type(v), true));
+      Result<std::vector<HostTensor>> want = interpret(assigned->graph, inputs, parameters),
+                                      kept = interpret(assigned->graph, inputs, parameters, {}, Intermediates::KeepF32);
+      if (!want || !kept)
+        return "interpreter: " + (want ? kept.error() : want.error()).str();
+      Result<std::vector<HostTensor>> got = (*device)->run(**module, inputs, parameters, again);
+      if (!got)
+        return "does not run: " + got.error().str();
+      for (size_t o = 0; o < got->size(); ++o)
+        if (std::string text = compareRms((*want)[o], (*kept)[o], (*got)[o], share); !text.empty())
+          return std::string(again ? "bound anew, " : "") + "output '" + spec.outputs[o] + "': " + text;
+    }
+    return {};
+  });
   std::printf(
       "%s: precision, seeds %llu:%llu, %d with parameters converted at binding, %d quantised tensors, %d refused, "
       "%d failed\n",
-      name.c_str(), static_cast<unsigned long long>(first), static_cast<unsigned long long>(end), atBind, quantised,
-      refused, failed);
-  return failed || atBind * 4 < static_cast<int>(end - first) ? 4 : 0;
+      options.target.c_str(), static_cast<unsigned long long>(options.first),
+      static_cast<unsigned long long>(options.end), atBind, quantised, refused, failed);
+  return failed || atBind * 4 < static_cast<int>(options.end - options.first) ? 4 : 0;
 }

@@ -229,71 +229,62 @@ std::string compare(const HostTensor &want, const HostTensor &got, bool exact) {
 } // namespace
 
 int main(int argc, char **argv) {
-  std::string target = "cpu";
-  uint64_t first = 0, end = 100;
-  bool print = false;
+  SeedOptions options;
   for (int i = 1; i < argc; ++i) {
     std::string a = argv[i];
-    if (a == "--target" && i + 1 < argc) {
-      target = argv[++i];
-    } else if (a == "--seeds" && i + 1 < argc) {
-      readSeeds(argv[++i], first, end);
-    } else if (a == "--print") {
-      print = true;
-    } else {
+    if (options.take(argc, argv, i))
+      continue;
+    {
       std::fprintf(stderr, "usage: numeric_quant_test [--target cpu|cuda] [--seeds A:B] [--print]\n");
       return 1;
     }
   }
-  Result<std::unique_ptr<Device>> device = Device::create(target);
+  Result<std::unique_ptr<Device>> device = Device::create(options.target);
   if (!device) {
     std::fprintf(stderr, "%s\n", device.error().str().c_str());
     return 4;
   }
-  int failed = 0, compared = 0;
-  for (uint64_t seed = first; seed < end; ++seed) {
-    nameCrash("seed " + std::to_string(seed));
+  int compared = 0;
+  bool isExact = false; // the graph at hand
+  auto generate = [&](uint64_t seed) {
     Generator generator(seed);
     GraphSpec spec = generator.run();
-    if (print)
-      std::printf("%s\n", printGraph(spec).c_str());
-    auto check = [&]() -> std::string {
-      Result<Graph> graph = resolve(spec);
-      if (!graph)
-        return "does not resolve: " + graph.error().str();
-      Rng rng(seed * 77 + 5);
-      std::vector<HostTensor> inputs;
-      for (ValueId v : graph->inputs)
-        inputs.push_back(generator.isExact ? data(rng, graph->type(v)) : [&] {
-          HostTensor t{graph->type(v), std::vector<std::byte>(static_cast<size_t>(graph->type(v).bytes()))};
-          for (int64_t i = 0; i < t.type.elements(); ++i)
-            storeElement(t.data.data(), t.type.dtype, i, 0.25 + rng.unit() * 4);
-          return t;
-        }());
-      Result<std::unique_ptr<Module>> module = (*device)->compile(spec);
-      if (!module)
-        return "does not compile: " + module.error().str();
-      Result<std::vector<HostTensor>> want = interpret(*graph, inputs, {});
-      if (!want)
-        return "interpreter: " + want.error().str();
-      for (bool offset : {false, true}) {
-        Result<std::vector<HostTensor>> got = (*device)->run(**module, inputs, {}, offset);
-        if (!got)
-          return "does not run: " + got.error().str();
-        for (size_t o = 0; o < got->size(); ++o)
-          if (std::string text = compare((*want)[o], (*got)[o], generator.isExact); !text.empty())
-            return "output '" + spec.outputs[o] + "' (" + str((*got)[o].type) + (offset ? ", unaligned" : "") +
-                   "): " + text;
-      }
-      compared += generator.isExact;
-      return {};
-    };
-    if (std::string text = check(); !text.empty()) {
-      ++failed;
-      reportFailure(seed, text, spec);
+    isExact = generator.isExact;
+    return spec;
+  };
+  const int failed = countFailures(options, generate, [&](uint64_t seed, const GraphSpec &spec) -> std::string {
+    Result<Graph> graph = resolve(spec);
+    if (!graph)
+      return "does not resolve: " + graph.error().str();
+    Rng rng(seed * 77 + 5);
+    std::vector<HostTensor> inputs;
+    for (ValueId v : graph->inputs)
+      inputs.push_back(isExact ? data(rng, graph->type(v)) : [&] {
+        HostTensor t{graph->type(v), std::vector<std::byte>(static_cast<size_t>(graph->type(v).bytes()))};
+        for (int64_t i = 0; i < t.type.elements(); ++i)
+          storeElement(t.data.data(), t.type.dtype, i, 0.25 + rng.unit() * 4);
+        return t;
+      }());
+    Result<std::unique_ptr<Module>> module = (*device)->compile(spec);
+    if (!module)
+      return "does not compile: " + module.error().str();
+    Result<std::vector<HostTensor>> want = interpret(*graph, inputs, {});
+    if (!want)
+      return "interpreter: " + want.error().str();
+    for (bool offset : {false, true}) {
+      Result<std::vector<HostTensor>> got = (*device)->run(**module, inputs, {}, offset);
+      if (!got)
+        return "does not run: " + got.error().str();
+      for (size_t o = 0; o < got->size(); ++o)
+        if (std::string text = compare((*want)[o], (*got)[o], isExact); !text.empty())
+          return "output '" + spec.outputs[o] + "' (" + str((*got)[o].type) + (offset ? ", unaligned" : "") +
+                 "): " + text;
     }
-  }
-  std::printf("%s: quantised, seeds %llu:%llu, %d compared bit by bit, %d failed\n", target.c_str(),
-              static_cast<unsigned long long>(first), static_cast<unsigned long long>(end), compared, failed);
-  return failed || compared * 2 < static_cast<int>(end - first) ? 4 : 0;
+    compared += isExact;
+    return {};
+  });
+  std::printf("%s: quantised, seeds %llu:%llu, %d compared bit by bit, %d failed\n", options.target.c_str(),
+              static_cast<unsigned long long>(options.first), static_cast<unsigned long long>(options.end), compared,
+              failed);
+  return failed || compared * 2 < static_cast<int>(options.end - options.first) ? 4 : 0;
 }

@@ -360,18 +360,13 @@ int compileAll(const std::string &name, uint64_t first, uint64_t end) {
 } // namespace
 
 int main(int argc, char **argv) {
-  std::string target = "cpu", compileFor;
-  uint64_t first = 0, end = 100;
-  bool print = false;
+  SeedOptions options;
+  std::string compileFor;
   for (int i = 1; i < argc; ++i) {
     std::string a = argv[i];
-    if (a == "--target" && i + 1 < argc) {
-      target = argv[++i];
-    } else if (a == "--seeds" && i + 1 < argc) {
-      readSeeds(argv[++i], first, end);
-    } else if (a == "--print") {
-      print = true;
-    } else if (a == "--compile" && i + 1 < argc) {
+    if (options.take(argc, argv, i))
+      continue;
+    if (a == "--compile" && i + 1 < argc) {
       compileFor = argv[++i];
     } else {
       std::fprintf(stderr, "usage: numeric_row_test [--target cpu|cuda | --compile T] [--seeds A:B] [--print]\n");
@@ -379,78 +374,70 @@ int main(int argc, char **argv) {
     }
   }
   if (!compileFor.empty())
-    return compileAll(compileFor, first, end);
-  Result<std::unique_ptr<Device>> device = Device::create(target);
+    return compileAll(compileFor, options.first, options.end);
+  Result<std::unique_ptr<Device>> device = Device::create(options.target);
   if (!device) {
     std::fprintf(stderr, "%s\n", device.error().str().c_str());
     return 4;
   }
-  int failed = 0, compared = 0;
-  for (uint64_t seed = first; seed < end; ++seed) {
-    nameCrash("seed " + std::to_string(seed));
-    GraphSpec spec = Generator(seed).run();
-    if (print)
-      std::printf("%s\n", printGraph(spec).c_str());
-    auto check = [&]() -> std::string {
-      Result<Graph> graph = resolve(spec);
-      if (!graph)
-        return {}; // an extreme of nothing
-      // A column less a row of thousands: the interpreter would take minutes.
-      constexpr int64_t kMost = 1 << 22;
-      if (std::any_of(graph->values.begin(), graph->values.end(),
-                      [&](const rl::Value &v) { return v.type.elements() > kMost; }))
-        return {};
-      Rng rng(seed * 77 + 5);
-      std::vector<HostTensor> inputs;
-      const std::map<std::string, int64_t> extents = indexExtents(spec);
-      for (ValueId v : graph->inputs) {
-        auto it = extents.find(graph->values[v].name);
-        inputs.push_back(it == extents.end() ? data(rng, graph->type(v))
-                                             : randomIndices(rng, graph->type(v), it->second));
-      }
-      Result<std::unique_ptr<Module>> module = (*device)->compile(spec);
-      if (!module)
-        return "does not compile: " + module.error().str();
-      Result<std::vector<HostTensor>> want = interpret(*graph, inputs, {});
-      if (!want)
-        return "interpreter: " + want.error().str();
-      Result<std::vector<HostTensor>> kept =
-          interpret(*graph, inputs, {}, {}, graph->strict ? Intermediates::Rounded : Intermediates::KeepF32);
-      if (!kept)
-        return "interpreter: " + kept.error().str();
-      const bool telling = isTelling(*graph, *want, *kept);
-      const DType coarsest = coarsestType(*graph);
-      Result<std::vector<HostTensor>> nudged = std::vector<HostTensor>();
-      if (coarsest == DType::F32)
-        nudged = interpret(*graph, inputs, {}, {}, Intermediates::Nudged);
-      if (!nudged)
-        return "interpreter: " + nudged.error().str();
-      std::vector<HostTensor> before;
-      for (bool offset : {false, true, false}) {
-        Result<std::vector<HostTensor>> got = (*device)->run(**module, inputs, {}, offset);
-        if (!got)
-          return "does not run: " + got.error().str();
-        for (size_t o = 0; o < got->size(); ++o) {
-          std::string text = telling ? compareSums((*want)[o], (*kept)[o], (*got)[o], coarsest,
-                                                   nudged->empty() ? nullptr : &(*nudged)[o])
-                                     : std::string();
-          if (text.empty() && !before.empty() && !sameNumbers(before[o], (*got)[o]))
-            text = "differs from run to run";
-          if (!text.empty())
-            return "output '" + spec.outputs[o] + "' (" + str((*got)[o].type) + (offset ? ", unaligned" : "") +
-                   "): " + text;
-        }
-        before = *std::move(got);
-      }
-      compared += telling;
+  int compared = 0;
+  auto generate = [](uint64_t seed) { return Generator(seed).run(); };
+  const int failed = countFailures(options, generate, [&](uint64_t seed, const GraphSpec &spec) -> std::string {
+    Result<Graph> graph = resolve(spec);
+    if (!graph)
+      return {}; // an extreme of nothing
+    // A column less a row of thousands: the interpreter would take minutes.
+    constexpr int64_t kMost = 1 << 22;
+    if (std::any_of(graph->values.begin(), graph->values.end(),
+                    [&](const rl::Value &v) { return v.type.elements() > kMost; }))
       return {};
-    };
-    if (std::string text = check(); !text.empty()) {
-      ++failed;
-      reportFailure(seed, text, spec);
+    Rng rng(seed * 77 + 5);
+    std::vector<HostTensor> inputs;
+    const std::map<std::string, int64_t> extents = indexExtents(spec);
+    for (ValueId v : graph->inputs) {
+      auto it = extents.find(graph->values[v].name);
+      inputs.push_back(it == extents.end() ? data(rng, graph->type(v))
+                                           : randomIndices(rng, graph->type(v), it->second));
     }
-  }
-  std::printf("%s: rows, seeds %llu:%llu, %d compared, %d failed\n", target.c_str(),
-              static_cast<unsigned long long>(first), static_cast<unsigned long long>(end), compared, failed);
-  return failed || compared * 2 < static_cast<int>(end - first) ? 4 : 0;
+    Result<std::unique_ptr<Module>> module = (*device)->compile(spec);
+    if (!module)
+      return "does not compile: " + module.error().str();
+    Result<std::vector<HostTensor>> want = interpret(*graph, inputs, {});
+    if (!want)
+      return "interpreter: " + want.error().str();
+    Result<std::vector<HostTensor>> kept =
+        interpret(*graph, inputs, {}, {}, graph->strict ? Intermediates::Rounded : Intermediates::KeepF32);
+    if (!kept)
+      return "interpreter: " + kept.error().str();
+    const bool telling = isTelling(*graph, *want, *kept);
+    const DType coarsest = coarsestType(*graph);
+    Result<std::vector<HostTensor>> nudged = std::vector<HostTensor>();
+    if (coarsest == DType::F32)
+      nudged = interpret(*graph, inputs, {}, {}, Intermediates::Nudged);
+    if (!nudged)
+      return "interpreter: " + nudged.error().str();
+    std::vector<HostTensor> before;
+    for (bool offset : {false, true, false}) {
+      Result<std::vector<HostTensor>> got = (*device)->run(**module, inputs, {}, offset);
+      if (!got)
+        return "does not run: " + got.error().str();
+      for (size_t o = 0; o < got->size(); ++o) {
+        std::string text = telling ? compareSums((*want)[o], (*kept)[o], (*got)[o], coarsest,
+                                                 nudged->empty() ? nullptr : &(*nudged)[o])
+                                   : std::string();
+        if (text.empty() && !before.empty() && !sameNumbers(before[o], (*got)[o]))
+          text = "differs from run to run";
+        if (!text.empty())
+          return "output '" + spec.outputs[o] + "' (" + str((*got)[o].type) + (offset ? ", unaligned" : "") +
+                 "): " + text;
+      }
+      before = *std::move(got);
+    }
+    compared += telling;
+    return {};
+  });
+  std::printf("%s: rows, seeds %llu:%llu, %d compared, %d failed\n", options.target.c_str(),
+              static_cast<unsigned long long>(options.first), static_cast<unsigned long long>(options.end), compared,
+              failed);
+  return failed || compared * 2 < static_cast<int>(options.end - options.first) ? 4 : 0;
 }

@@ -12,12 +12,21 @@ AttrValue GraphMaker::list(const Shape &s) {
   return dims;
 }
 
-GraphMaker::Val GraphMaker::input(DType dtype, Shape shape) {
-  TensorSpec t{"x" + std::to_string(names++), dtype, {}};
+static TensorSpec fixed(std::string name, DType dtype, const std::vector<int64_t> &shape) {
+  TensorSpec t{std::move(name), dtype, {}};
   for (int64_t e : shape)
     t.shape.push_back({e, {}});
-  spec.inputs.push_back(t);
-  return {t.name, {dtype, std::move(shape)}};
+  return t;
+}
+
+GraphMaker::Val GraphMaker::input(DType dtype, Shape shape) {
+  spec.inputs.push_back(fixed("x" + std::to_string(names++), dtype, shape));
+  return {spec.inputs.back().name, {dtype, std::move(shape)}};
+}
+
+GraphMaker::Val GraphMaker::parameter(DType dtype, Shape shape) {
+  spec.parameters.push_back(fixed("p" + std::to_string(spec.parameters.size()), dtype, shape));
+  return {spec.parameters.back().name, {dtype, std::move(shape)}};
 }
 
 std::vector<GraphMaker::Val> GraphMaker::emitAll(const std::string &op, const std::vector<Val> &operands,

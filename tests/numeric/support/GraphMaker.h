@@ -30,6 +30,7 @@ protected:
   static AttrValue word(DType t) { return std::string(dtypeName(t)); }
   static AttrValue list(const Shape &);
   Val input(DType, Shape);
+  Val parameter(DType, Shape);
   /// Adds a node; empty where the format has no such one.
   std::vector<Val> emitAll(const std::string &op, const std::vector<Val> &operands, Attributes, size_t results = 1,
                            std::optional<Scalar> literal = {});

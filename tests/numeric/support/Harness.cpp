@@ -32,16 +32,45 @@ void nameCrash(const std::string &what) {
   (void)once;
 }
 
-void readSeeds(const char *text, uint64_t &first, uint64_t &end) {
+static void readSeeds(const char *text, uint64_t &first, uint64_t &end) {
   char *colon = nullptr;
   first = std::strtoull(text, &colon, 10);
   end = *colon == ':' ? std::strtoull(colon + 1, nullptr, 10) : first + 1;
 }
 
-void reportFailure(uint64_t seed, const std::string &what, const GraphSpec &spec) {
+static void reportFailure(uint64_t seed, const std::string &what, const GraphSpec &spec) {
   std::printf("FAILED seed %llu: %s\n%s\n", static_cast<unsigned long long>(seed), what.c_str(),
               printGraph(spec).c_str());
   std::fflush(stdout);
+}
+
+bool SeedOptions::take(int argc, char **argv, int &i) {
+  const std::string a = argv[i];
+  if (a == "--print")
+    return print = true;
+  if (i + 1 == argc || (a != "--target" && a != "--seeds"))
+    return false;
+  if (a == "--target")
+    target = argv[++i];
+  else
+    readSeeds(argv[++i], first, end);
+  return true;
+}
+
+int countFailures(const SeedOptions &options, const std::function<GraphSpec(uint64_t)> &generate,
+                  const std::function<std::string(uint64_t, const GraphSpec &)> &check) {
+  int failed = 0;
+  for (uint64_t seed = options.first; seed < options.end; ++seed) {
+    nameCrash("seed " + std::to_string(seed));
+    const GraphSpec spec = generate(seed);
+    if (options.print)
+      std::printf("%s\n", printGraph(spec).c_str());
+    if (const std::string text = check(seed, spec); !text.empty()) {
+      ++failed;
+      reportFailure(seed, text, spec);
+    }
+  }
+  return failed;
 }
 
 std::string compareSums(const HostTensor &want, const HostTensor &kept, const HostTensor &got, DType coarsest,

@@ -8,6 +8,7 @@
 #include "ir/graph/Graph.h"
 #include "ir/interp/Tensor.h"
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -16,11 +17,18 @@ namespace rl::numeric {
 /// From the first call on a crash prints `what` of the last call ("seed 7"), in the compiler or in a kernel.
 void nameCrash(const std::string &what);
 
-/// "A:B", or "A" for one: the seeds from A up to B, which is left out.
-void readSeeds(const char *text, uint64_t &first, uint64_t &end);
+/// What tests of random graphs are told alike: --target, --seeds and --print.
+struct SeedOptions {
+  std::string target = "cpu";
+  uint64_t first = 0, end = 100; ///< "A:B", or "A" for one: the seeds from A up to B, which is left out
+  bool print = false;            ///< every graph
+  /// Takes argv[i], with its value behind it. False: it is none of these, or has no value.
+  bool take(int argc, char **argv, int &i);
+};
 
-/// Prints what is wrong with a seed's graph, and the graph.
-void reportFailure(uint64_t seed, const std::string &what, const GraphSpec &);
+/// How many graphs `check` finds something wrong with; that is printed, and the graph.
+int countFailures(const SeedOptions &, const std::function<GraphSpec(uint64_t seed)> &generate,
+                  const std::function<std::string(uint64_t seed, const GraphSpec &)> &check);
 
 /// Empty, or where `got` is wrong. Where a result is not finite it must be so in the same way; integers must be equal; floats may
 /// differ by what sums in f32 in another order do, measured against the largest of the tensor.
