@@ -69,27 +69,12 @@ Status measure(const Options &options, const Work &work, const Target &target, c
   measured.path = work.path;
   measured.name = work.name;
   measured.spec = calibrate::measuring(work.spec, round.tensors);
-  Call call;
-  RL_ASSIGN(call.parameters, samples.parameters());
-  std::optional<Runner> runner;
-  std::vector<PackageTensor> tensors;
+  SampleRunner runner(options, measured, target, samples);
   for (const Sample &sample : samples.list()) {
-    RL_ASSIGN(call.inputs, samples.inputs(sample));
-    call.source = samples.source(sample);
-    if (runner && call.dims == sample.dims) {
-      RL_TRY(runner->setInputs(call.inputs, call.source));
-    } else {
-      runner.reset(); // its memory before that of the next
-      call.dims = sample.dims;
-      RL_ASSIGN(Artifact artifact, buildArtifact(options, measured, target, call.dims));
-      RL_ASSIGN(std::unique_ptr<Module> module, makeModule(std::move(artifact)));
-      tensors = module->tensors(2);
-      RL_ASSIGN(runner, Runner::make(std::move(module), target, call));
-    }
-    RL_TRY(runner->run());
-    RL_TRY(runner->fetch());
+    RL_TRY(runner.run(sample));
+    const std::vector<PackageTensor> &tensors = runner.outputs();
     for (size_t i = 0; i < tensors.size(); ++i)
-      use(tensors[i].name, floatsOf(runner->output(i), tensors[i].type), tensors[i].type.shape);
+      use(tensors[i].name, floatsOf(runner.output(i), tensors[i].type), tensors[i].type.shape);
     progress.step(++done, all);
     if (round.constant)
       break;

@@ -66,32 +66,15 @@ public:
 private:
   Status measure(Round &round, int number) {
     Progress progress(options, "precision, round " + std::to_string(number) + ": samples");
-    Call call;
-    RL_ASSIGN(call.parameters, samples.parameters());
-    std::optional<Runner> as, with; // as the file says, and with the policy
-    std::vector<PackageTensor> tensors;
+    SampleRunner as(options, kept, target, samples), with(options, asked, target, samples);
     std::vector<ErrorSum> sums(asked.spec.outputs.size());
     size_t done = 0;
     for (const Sample &sample : samples.list()) {
-      RL_ASSIGN(call.inputs, samples.inputs(sample));
-      call.source = samples.source(sample);
-      if (as && call.dims == sample.dims) {
-        RL_TRY(as->setInputs(call.inputs, call.source));
-        RL_TRY(with->setInputs(call.inputs, call.source));
-      } else {
-        as.reset(); // their memory before that of the next
-        with.reset();
-        call.dims = sample.dims;
-        RL_ASSIGN(as, runnerOf(kept, call, tensors));
-        RL_ASSIGN(with, runnerOf(asked, call, tensors));
-      }
-      for (Runner *runner : {&*as, &*with}) {
-        RL_TRY(runner->run());
-        RL_TRY(runner->fetch());
-      }
-      for (size_t i = 0; i < tensors.size(); ++i)
+      RL_TRY(as.run(sample));
+      RL_TRY(with.run(sample));
+      for (size_t i = 0; i < sums.size(); ++i)
         if (isMeasured(i))
-          sums[i].add(tensors[i].type, with->output(i), as->output(i));
+          sums[i].add(as.outputs()[i].type, with.output(i), as.output(i));
       progress.step(++done, samples.list().size());
     }
     // Roundings of the file's own types are in both runs, and the estimate has them.
@@ -102,13 +85,6 @@ private:
       round.leftOut.push_back(sums[i].leftOut());
     }
     return {};
-  }
-
-  Result<Runner> runnerOf(const Work &work, const Call &call, std::vector<PackageTensor> &tensors) {
-    RL_ASSIGN(Artifact artifact, buildArtifact(options, work, target, call.dims));
-    RL_ASSIGN(std::unique_ptr<Module> module, makeModule(std::move(artifact)));
-    tensors = module->tensors(2);
-    return Runner::make(std::move(module), target, call);
   }
 
   const Options &options;

@@ -128,4 +128,24 @@ Result<std::vector<CallTensor>> Samples::parameters() const {
   return out;
 }
 
+Status SampleRunner::run(const Sample &sample) {
+  if (!runner) {
+    RL_ASSIGN(call.parameters, samples.parameters());
+  }
+  RL_ASSIGN(call.inputs, samples.inputs(sample));
+  call.source = samples.source(sample);
+  if (runner && call.dims == sample.dims) {
+    RL_TRY(runner->setInputs(call.inputs, call.source));
+  } else {
+    runner.reset(); // its memory before that of the next
+    call.dims = sample.dims;
+    RL_ASSIGN(Artifact artifact, buildArtifact(options, work, target, call.dims));
+    RL_ASSIGN(std::unique_ptr<Module> module, makeModule(std::move(artifact)));
+    tensors = module->tensors(2);
+    RL_ASSIGN(runner, Runner::make(std::move(module), target, call));
+  }
+  RL_TRY(runner->run());
+  return runner->fetch();
+}
+
 } // namespace rl::cli

@@ -40,4 +40,25 @@ private:
   std::vector<Sample> samples;
 };
 
+/// Runs a graph on samples in turn: compiled once for all that come after one another with the same extents.
+class SampleRunner {
+public:
+  /// All must outlive it.
+  SampleRunner(const Options &options, const Work &work, const Target &target, const Samples &samples)
+      : options(options), work(work), target(target), samples(samples) {}
+  /// Until the next: the outputs are the runner's, of these types.
+  Status run(const Sample &);
+  const std::byte *output(size_t i) const { return runner->output(i); }
+  const std::vector<PackageTensor> &outputs() const { return tensors; }
+
+private:
+  const Options &options;
+  const Work &work;
+  const Target &target;
+  const Samples &samples;
+  Call call;
+  std::optional<Runner> runner;
+  std::vector<PackageTensor> tensors;
+};
+
 } // namespace rl::cli
