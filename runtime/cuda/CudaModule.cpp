@@ -100,10 +100,11 @@ Status CudaModule::copyIn(CudaState &state, size_t index, const void *data, size
   if (r != kSuccess)
     return failure(*api, r, what);
   auto from = static_cast<cu::DevicePtr>(reinterpret_cast<uintptr_t>(data));
-  // Fails for host memory that the driver does not know.
+  // The form for one attribute fails for host memory that the driver does not know, which tools that watch calls report.
   unsigned type = 0;
-  bool onDevice =
-      api->cuPointerGetAttribute(&type, cu::kPointerMemoryType, from) == kSuccess && type == cu::kMemoryTypeDevice;
+  int attribute = cu::kPointerMemoryType;
+  void *value = &type;
+  bool onDevice = api->cuPointerGetAttributes(1, &attribute, &value, from) == kSuccess && type == cu::kMemoryTypeDevice;
   r = onDevice ? api->cuMemcpy(to, from, bytes) : api->cuMemcpyHtoD_v2(to, data, bytes);
   if (r == kSuccess)
     r = api->cuStreamSynchronize(nullptr); // both may return before the copy has ended

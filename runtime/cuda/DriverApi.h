@@ -136,6 +136,7 @@ static_assert(sizeof(KernelNodeParams) == 56);
   X(cuMemcpyDtoDAsync_v2, (DevicePtr to, DevicePtr from, size_t bytes, Stream))                                        \
   X(cuMemsetD8Async, (DevicePtr, unsigned char value, size_t count, Stream))                                           \
   X(cuPointerGetAttribute, (void *value, int attribute, DevicePtr))                                                    \
+  X(cuPointerGetAttributes, (unsigned count, int *attributes, void **values, DevicePtr))                               \
   X(cuStreamCreate, (Stream *, unsigned flags))                                                                        \
   X(cuStreamDestroy_v2, (Stream))                                                                                      \
   X(cuStreamSynchronize, (Stream))                                                                                     \

@@ -413,6 +413,14 @@ EXPORT Result cuPointerGetAttribute(void *value, int attribute, DevicePtr p) {
     return kInvalidValue;
   return kSuccess;
 }
+EXPORT Result cuPointerGetAttributes(unsigned count, int *attributes, void **values, DevicePtr p) {
+  ENTER(cuPointerGetAttributes);
+  if (count != 1 || attributes[0] != kPointerMemoryType)
+    return kInvalidValue;
+  if (cuPointerGetAttribute(values[0], attributes[0], p) != kSuccess)
+    *static_cast<unsigned *>(values[0]) = 0; // memory that the driver does not know
+  return kSuccess;
+}
 EXPORT Result cuStreamCreate(Stream *out, unsigned) {
   ENTER(cuStreamCreate);
   NEED_CONTEXT;
