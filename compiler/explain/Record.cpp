@@ -88,6 +88,7 @@ Json kernelOf(ridge::GroupOp g, const std::string &name, const std::string &laun
   k["bytes_unfused"] = integer(s, "bytes_unfused");
   k["flops"] = flops;
   k["intensity_flops_per_byte"] = read + written ? flops / static_cast<double>(read + written) : 0.0;
+  k["ridge_point_flops_per_byte"] = real(s, "ridge_point");
   k["bound"] = compute > memory ? "compute" : "memory";
   k["memory_us"] = memory * 1e6;
   k["compute_us"] = compute * 1e6;
@@ -298,8 +299,8 @@ static std::string kernelText(const Json &k, double ridgePoint) {
          amount(k.at("bytes_written").get<double>()) + " written; unfused " +
          amount(k.at("bytes_unfused").get<double>()) + "\n";
   out += "  work    " + fixed(k.at("flops").get<double>() / 1e6, 2) + " Mflop, " +
-         fixed(k.at("intensity_flops_per_byte").get<double>(), 2) + " flop/byte; ridge point " + fixed(ridgePoint, 1) +
-         "\n";
+         fixed(k.at("intensity_flops_per_byte").get<double>(), 2) + " flop/byte; ridge point " +
+         fixed(k.value("ridge_point_flops_per_byte", ridgePoint), 1) + "\n";
   out += "  bound   " + k.at("bound").get<std::string>() + ": memory " + fixed(k.at("memory_us").get<double>(), 2) +
          " us, compute " + fixed(k.at("compute_us").get<double>(), 2) + " us; predicted " +
          fixed(k.at("predicted_us").get<double>(), 2) + " us\n";

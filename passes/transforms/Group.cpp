@@ -13,6 +13,8 @@
 #include "mlir/IR/IRMapping.h"
 #include "mlir/Pass/Pass.h"
 
+#include <algorithm>
+
 using namespace mlir;
 using namespace mlir::ridge;
 
@@ -20,7 +22,8 @@ namespace {
 
 class Grouper {
 public:
-  Grouper(func::FuncOp f, const ExportedGraph &exported) : f(f), exported(exported), b(f.getContext()) {}
+  Grouper(func::FuncOp f, const ExportedGraph &exported, const rl::cost::TargetDesc &machine)
+      : f(f), exported(exported), machine(machine), b(f.getContext()) {}
 
   void apply(const rl::Plan &plan) {
     Block &block = f.getBody().front();
@@ -42,6 +45,14 @@ public:
   }
 
 private:
+  /// The intensity, in flops a byte, at which the unit that most of the arithmetic runs on takes as long as memory.
+  double ridgePoint(const rl::cost::WorkEstimate &work) const {
+    const auto &tensor = work.tensorFlops;
+    const auto most = std::max_element(tensor.begin(), tensor.end());
+    const bool onTensorCores = 2 * *most > work.flops();
+    return machine.ridgePoint(onTensorCores ? static_cast<rl::DType>(most - tensor.begin()) : rl::DType::F32);
+  }
+
   Value stored(rl::ValueId v) {
     Value original = exported.values[v];
     Value group = made.lookup(original);
@@ -69,6 +80,7 @@ private:
         name("bytes_written", i64(static_cast<int64_t>(g.work.bytesWritten))),
         name("bytes_unfused", i64(g.unfusedBytes)),
         name("flops", f64(g.work.flops())),
+        name("ridge_point", f64(ridgePoint(g.work))),
         name("seconds", f64(g.time.total)),
         name("compute_seconds", f64(g.time.compute())),
         name("memory_seconds", f64(g.time.memory)),
@@ -184,6 +196,7 @@ private:
 
   func::FuncOp f;
   const ExportedGraph &exported;
+  const rl::cost::TargetDesc &machine;
   OpBuilder b;
   llvm::DenseMap<Value, Value> made;
 };
@@ -240,7 +253,7 @@ struct GroupPass : PassWrapper<GroupPass, OperationPass<func::FuncOp>> {
         f.emitError(plan.error().str());
       return signalPassFailure();
     }
-    Grouper(f, exported).apply(*plan);
+    Grouper(f, exported, *machine).apply(*plan);
   }
 
   const rl::cost::TargetDesc *target = nullptr;
