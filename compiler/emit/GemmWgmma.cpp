@@ -26,8 +26,8 @@ static GemmEpilogue epilogueOf(const GemmKernel &kernel, const GemmTraces &trace
                    s.pointers.drop_front(graph.inputs.size()));
     auto index = [&](int64_t v) { return arith::ConstantIndexOp::create(b, loc, v).getResult(); };
     Value row = s.row, vector = s.column;
-    if (kernel.schedule.shape.batch > 1)
-      row = arith::AddIOp::create(b, loc, arith::MulIOp::create(b, loc, s.batch, index(kernel.schedule.shape.m)), row);
+    if (form.shape.batch > 1)
+      row = arith::AddIOp::create(b, loc, arith::MulIOp::create(b, loc, s.batch, index(form.shape.m)), row);
     if (trace.lanes > 1)
       vector = arith::DivUIOp::create(b, loc, vector, index(trace.lanes));
     e.setRowIndex(row);
@@ -118,7 +118,8 @@ Status emitGemmWgmma(ModuleOp module, const GemmKernel &kernel, const CodeTarget
   auto argument = [&](ValueId v) { return static_cast<unsigned>(llvm::find(graph.inputs, v) - graph.inputs.begin()); };
   auto dtype = [&](const WgmmaAccess &a) { return graph.type(a.value).dtype; };
   auto operand = [&](const WgmmaAccess &a, bool kMajor) {
-    return WgmmaOperand{argument(a.value), dtype(a), kMajor, a.offset, kMajor ? a.row : a.column, a.batch};
+    return WgmmaOperand{argument(a.value),         dtype(a), kMajor, a.offset,
+                        kMajor ? a.row : a.column, a.batch,  a.part, a.partStride};
   };
   g.a = operand(form.left, form.shape.aKMajor);
   for (auto [p, a] : llvm::enumerate(form.right))
@@ -127,7 +128,8 @@ Status emitGemmWgmma(ModuleOp module, const GemmKernel &kernel, const CodeTarget
   for (const WgmmaScaleAccess &a : form.scales)
     g.scales.push_back({argument(a.value), a.offset, a.rows, a.stride, a.kStride, a.batch});
   for (const WgmmaAccess &a : form.outputs)
-    g.outputs.push_back({static_cast<unsigned>(graph.inputs.size()) + a.place, dtype(a), a.offset, a.row, a.batch});
+    g.outputs.push_back({static_cast<unsigned>(graph.inputs.size()) + a.place, dtype(a), a.offset, a.row, a.batch,
+                         a.part, a.partStride});
   for (const WgmmaAccess &a : form.tiles)
     g.tiles.push_back({argument(a.value), dtype(a), a.offset, a.row, a.batch});
   for (const WgmmaAccess &a : form.columns)

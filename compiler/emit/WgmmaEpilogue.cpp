@@ -363,7 +363,11 @@ void WgmmaEpilogueEmitter::storeChunk(const GemmPlace &place, Value row, Value c
       const GemmSlot &slot = plan.slots[static_cast<size_t>(plan.outputSlot[o])];
       SmallVector<Value> batch = batchCoordinates(i, g, g.outputs[o].batchStrides, place.batch);
       for (int sub = 0; sub < slot.subs; ++sub) {
-        SmallVector<Value> at{i.add(column, sub * slot.subColumns()), row};
+        Value first = i.add(column, sub * slot.subColumns());
+        const int64_t part = g.outputs[o].part;
+        SmallVector<Value> at{part ? i.rem(first, part) : first, row};
+        if (part)
+          at.push_back(i.div(first, part));
         at.append(batch.begin(), batch.end());
         hopper.store(block.maps[static_cast<size_t>(plan.outputMap[o])], at,
                      i.add(bufferOf(buffer), slot.offset + sub * slot.subBytes()));

@@ -12,6 +12,7 @@
 #include "mlir/IR/BuiltinOps.h"
 
 #include <map>
+#include <numeric>
 
 using namespace mlir;
 
@@ -39,6 +40,8 @@ cost::GemmShape WgmmaGemm::shape() const {
   s.promotes = promotes;
   s.scaleColumns = scales.empty() ? 0 : scales[1].rows;
   s.segment = segment;
+  for (const GemmTensor &t : outputs)
+    s.columnPart = std::gcd(s.columnPart, t.part);
   return s;
 }
 
@@ -52,7 +55,7 @@ bool hasMap(const WgmmaGemm &g, const GemmTensor &t) {
 
 PackageTensorMap makeMap(unsigned arg, DType dtype, int64_t offset, int64_t contiguous, int64_t extent, int64_t stride,
                          const std::vector<int64_t> &batch, const std::vector<int64_t> &batchStrides,
-                         int64_t boxColumns, int64_t boxRows) {
+                         int64_t boxColumns, int64_t boxRows, int64_t parts = 1, int64_t partStride = 0) {
   auto size = static_cast<int64_t>(dtypeSize(dtype));
   PackageTensorMap m;
   m.arg = arg;
@@ -62,6 +65,11 @@ PackageTensorMap makeMap(unsigned arg, DType dtype, int64_t offset, int64_t cont
   // One row alone has a stride that nothing is read at; the driver wants one that it can take.
   m.strides = {extent > 1 ? stride * size : (contiguous * size + 15) / 16 * 16};
   m.box = {static_cast<uint32_t>(boxColumns), static_cast<uint32_t>(boxRows)};
+  if (parts > 1) {
+    m.extents.push_back(parts);
+    m.strides.push_back(partStride * size);
+    m.box.push_back(1);
+  }
   for (size_t d = batch.size(); d-- > 0;)
     if (batch[d] > 1 && batchStrides[d] != 0) {
       m.extents.push_back(batch[d]);
@@ -105,9 +113,11 @@ GemmPlan makePlan(const WgmmaGemm &g) {
   p.tileSlot = slots.ofTile;
 
   auto operandMap = [&](const WgmmaOperand &o, int64_t rows, int64_t boxRows) {
-    p.maps.push_back(
-        o.kMajor ? makeMap(o.arg, o.dtype, o.offset, g.k, rows, o.stride, g.batch, o.batchStrides, p.tileK, boxRows)
-                 : makeMap(o.arg, o.dtype, o.offset, rows, g.k, o.stride, g.batch, o.batchStrides, kMnBox, p.tileK));
+    const int64_t k = o.part ? o.part : g.k, parts = g.k / k;
+    p.maps.push_back(o.kMajor ? makeMap(o.arg, o.dtype, o.offset, k, rows, o.stride, g.batch, o.batchStrides, p.tileK,
+                                        boxRows, parts, o.partStride)
+                              : makeMap(o.arg, o.dtype, o.offset, rows, k, o.stride, g.batch, o.batchStrides, kMnBox,
+                                        p.tileK, parts, o.partStride));
     p.maps.back().l2Promotion = 256;
     return static_cast<unsigned>(p.maps.size() - 1);
   };
@@ -116,8 +126,9 @@ GemmPlan makePlan(const WgmmaGemm &g) {
   for (const WgmmaOperand &o : g.b)
     p.mapB.push_back(operandMap(o, g.n, t.tileN / t.cluster));
   auto tensorMap = [&](const GemmTensor &x, int slot) {
-    p.maps.push_back(makeMap(x.arg, x.dtype, x.offset, g.n, g.m, x.stride, g.batch, x.batchStrides,
-                             p.slots[static_cast<size_t>(slot)].subColumns(), 16));
+    const int64_t n = x.part ? x.part : g.n;
+    p.maps.push_back(makeMap(x.arg, x.dtype, x.offset, n, g.m, x.stride, g.batch, x.batchStrides,
+                             p.slots[static_cast<size_t>(slot)].subColumns(), 16, g.n / n, x.partStride));
     return static_cast<int>(p.maps.size() - 1);
   };
   for (size_t o = 0; o < g.outputs.size(); ++o)
@@ -150,8 +161,13 @@ std::string wgmmaRefusal(const WgmmaGemm &g, const cost::TargetDesc &machine) {
     if (!isWgmmaShape(g.a.dtype, o.dtype, t.tileN))
       return std::string("there is no wgmma for ") + dtypeName(g.a.dtype) + " by " + dtypeName(o.dtype) + " with " +
              std::to_string(t.tileN) + " columns";
-    if (!cost::hasTensorMap(o.dtype, o.offset, o.kMajor ? rows : g.k, o.stride, g.batch, o.batchStrides))
+    if (!cost::hasTensorMap(o.dtype, o.offset, o.kMajor ? rows : (o.part ? o.part : g.k), o.stride, g.batch,
+                            o.batchStrides))
       return name + ": a stride of " + std::to_string(o.stride) + " elements or its start is no multiple of 16 bytes";
+    const int64_t step = 128 / static_cast<int64_t>(dtypeSize(g.a.dtype));
+    if (o.part && (o.part % step != 0 || g.k % o.part != 0 || g.k == o.part ||
+                   !cost::hasTensorMap(o.dtype, o.offset, 1, 0, {2}, {o.partStride})))
+      return name + ": parts of " + std::to_string(o.part) + " along K";
     return {};
   };
   if (why = operand(g.a, "the left operand", g.m); !why.empty())
@@ -165,6 +181,11 @@ std::string wgmmaRefusal(const WgmmaGemm &g, const cost::TargetDesc &machine) {
     return "scales along K are those of both operands of one product, whose sums are promoted";
   if (g.segment > 0 && (g.n % g.segment != 0 || g.segment < 16 || g.reductions.empty() || t.unroll > 1))
     return "rows of " + std::to_string(g.n) + " are not reduced by segments of " + std::to_string(g.segment);
+  for (const GemmTensor &o : g.outputs)
+    if (o.part && (g.n % o.part != 0 || g.n == o.part || !hasMap(g, o) ||
+                   !cost::hasTensorMap(o.dtype, 0, 1, 0, {2}, {o.partStride})))
+      return "parts of " + std::to_string(o.part) + " columns, " + std::to_string(o.partStride) +
+             " elements apart, have no tensor map";
   for (const GemmTensor &o : g.outputs)
     if (dtypeSize(o.dtype) > 4)
       return std::string("outputs of type ") + dtypeName(o.dtype) + " are not staged";
@@ -303,14 +324,17 @@ void KernelEmitter::initBarriers(WgmmaEpilogueEmitter &epilogue) {
 void KernelEmitter::loadStage(const GemmPlace &place, ArrayRef<SmallVector<Value>> batches, Value kBlock, Value stage) {
   Value barrier = fullBarrier(stage), k = i.mul(kBlock, plan.tileK);
   Value base = i.add(block.base, i.mul(stage, plan.shared.stage));
-  auto coordinates = [&](bool kMajor, Value row, size_t operand) {
-    SmallVector<Value> c = kMajor ? SmallVector<Value>{k, row} : SmallVector<Value>{row, k};
+  auto coordinates = [&](const WgmmaOperand &o, Value row, size_t operand) {
+    Value within = o.part ? i.rem(k, o.part) : k;
+    SmallVector<Value> c = o.kMajor ? SmallVector<Value>{within, row} : SmallVector<Value>{row, within};
+    if (o.part)
+      c.push_back(i.div(k, o.part));
     c.append(batches[operand].begin(), batches[operand].end());
     return c;
   };
   Value mapA = block.maps[plan.mapA];
   for (int64_t m = 0; m < tile.tileM(); m += g.a.kMajor ? plan.boxA : kMnBox)
-    hopper.load(i.add(base, m * 128), mapA, coordinates(g.a.kMajor, i.add(place.row, m), 0), barrier);
+    hopper.load(i.add(base, m * 128), mapA, coordinates(g.a, i.add(place.row, m), 0), barrier);
   for (size_t p = 0; p < g.b.size(); ++p) {
     Value map = block.maps[plan.mapB[p]];
     Value to = i.add(base, plan.shared.a + static_cast<int64_t>(p) * plan.shared.b);
@@ -322,7 +346,7 @@ void KernelEmitter::loadStage(const GemmPlace &place, ArrayRef<SmallVector<Value
     }
     int64_t step = g.b[p].kMajor ? columns : kMnBox;
     for (int64_t n = 0; n < columns; n += step) {
-      SmallVector<Value> c = coordinates(g.b[p].kMajor, i.add(column, n), 1 + p);
+      SmallVector<Value> c = coordinates(g.b[p], i.add(column, n), 1 + p);
       if (tile.cluster > 1)
         hopper.loadMulticast(i.add(to, n * 128), map, c, barrier, (1 << tile.cluster) - 1);
       else

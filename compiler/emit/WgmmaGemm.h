@@ -19,13 +19,16 @@
 namespace rl::emit {
 
 /// An operand: element (batch, row, k) is at offset + sum of batchStrides + row * stride + k, where K is contiguous; at
-/// ... + k * stride + row otherwise. In elements; a batch stride of 0 is a broadcast. A row is one of M, or one of N.
+/// ... + k * stride + row otherwise. In elements; a batch stride of 0 is a broadcast. A row is one of M, or one of N. Where K lies in
+/// parts, k is k % part in this, and k / part * partStride is added.
 struct WgmmaOperand {
   unsigned arg = 0; ///< the kernel's pointer
   DType dtype = DType::BF16;
   bool kMajor = true;
   int64_t offset = 0, stride = 0;
   std::vector<int64_t> batchStrides; ///< of WgmmaGemm::batch
+  int64_t part = 0;                  ///< whole tiles along K, of which K has a whole number; 0: K is one part
+  int64_t partStride = 0;
 };
 
 /// Scales of an operand, f32, each of 128 elements along K and `rows` of its rows: of (batch, row, k) at offset + sum of
@@ -36,12 +39,14 @@ struct WgmmaScales {
   std::vector<int64_t> batchStrides;
 };
 
-/// A tensor of M by N, N contiguous: an output, or one that the epilogue reads.
+/// A tensor of M by N, N contiguous: an output, or one that the epilogue reads. Of an output whose columns lie in parts, column n is
+/// n % part of its row, and n / part * partStride is added.
 struct GemmTensor {
   unsigned arg = 0;
   DType dtype = DType::BF16;
   int64_t offset = 0, stride = 0; ///< stride: of a row
   std::vector<int64_t> batchStrides;
+  int64_t part = 0, partStride = 0; ///< part: whole chunks of columns, of which N has a whole number; 0: one part
 };
 
 /// A vector that the epilogue reads: one element a column (N), or one a row (M).

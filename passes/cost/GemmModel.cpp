@@ -133,6 +133,8 @@ std::string gemmRefusal(const GemmShape &s, const GemmTile &t, const TargetDesc 
     return "the unrolled groups must divide a chunk";
   if (t.chunks() % t.buffers != 0)
     return "buffers must divide the tile's chunks";
+  if (s.columnPart > 0 && (s.columnPart % t.chunkColumns() != 0 || t.tileN % t.chunkColumns() != 0))
+    return "chunks of " + std::to_string(t.chunkColumns()) + " columns would lie in two parts of the outputs";
   if (s.segment > 0) {
     if (t.tileN % s.segment != 0)
       return std::to_string(t.tileN) + " columns are no whole segments of " + std::to_string(s.segment);
@@ -284,7 +286,10 @@ GemmCandidate predictGemm(const GemmShape &s, const GemmTile &t, const TargetDes
     return static_cast<double>(s.batch) * rows * columns * static_cast<double>(sizeOf(d));
   };
   auto M = static_cast<double>(s.m), N = static_cast<double>(s.n), K = static_cast<double>(s.k);
-  double traffic = dense(M, K, s.a) + s.products * dense(N, K, s.b);
+  auto operand = [&](int64_t batches, double rows, DType d) {
+    return static_cast<double>(batches ? batches : s.batch) * rows * K * static_cast<double>(sizeOf(d));
+  };
+  double traffic = operand(s.aBatches, M, s.a) + s.products * operand(s.bBatches, N, s.b);
   int64_t step = t.tileN >= s.n ? 0 : t.tileN; // from one tile of a row to the next
   for (DType d : s.outputs)
     traffic += dense(M, N, d) * storesFactor(startOf(0, step, d));

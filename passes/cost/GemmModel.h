@@ -32,6 +32,9 @@ struct GemmShape {
   /// that, with these ops an element, and what a segment has once, so many bytes of it, is stored.
   int64_t segment = 0;
   double passOps = 0, passSpecialOps = 0, segmentBytes = 0;
+  int64_t aBatches = 0,
+          bBatches = 0;   ///< different operands among the batches, each of which memory gives once; 0: all are
+  int64_t columnPart = 0; ///< parts in which the outputs' columns lie have a multiple of so many; 0: all are one part
   /// What a stage sums to, 128 bytes of K, is added to what came before by f32 additions of its own: the tensor cores keep fewer
   /// bits of a sum of 8-bit floats than f32 has.
   bool promotes = false;

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <functional>
+#include <numeric>
 #include <set>
 
 namespace rl {
@@ -21,17 +23,30 @@ int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 /// A trace's rows are those of all batches; its dimensions in terms of batches, a batch's rows, and columns.
 class Places {
 public:
-  /// `batch`: extents whose product is the number of batches.
-  Places(const Trace &trace, int64_t rows, const std::vector<int64_t> &batch) : ctx(*trace.context) {
-    rowDim = ctx.addDim(rows);
-    columnDim = ctx.addDim(trace.width);
-    Expr at = ctx.constant(0);
-    for (int64_t e : batch) {
-      batchDims.push_back(ctx.addDim(e));
-      at = ctx.add(ctx.mul(at, e), ctx.dim(batchDims.back()));
-    }
-    Expr column = ctx.dim(columnDim);
-    with.push_back({trace.rowDim, ctx.add(ctx.mul(at, rows), ctx.dim(rowDim))});
+  /// The dimension that has M.
+  enum M : uint8_t { Rows, Columns, None };
+
+  /// `rows`: of a batch. `batch`, `apart`: extents whose product is the number of batches, and that by which M is divided.
+  Places(const Trace &trace, int64_t rows, const std::vector<int64_t> &batch, const std::vector<int64_t> &apart = {},
+         M m = None)
+      : ctx(*trace.context) {
+    auto places = [&](const std::vector<int64_t> &extents) {
+      Expr at = ctx.constant(0);
+      for (int64_t e : extents) {
+        batchDims.push_back(ctx.addDim(e));
+        at = ctx.add(ctx.mul(at, e), ctx.dim(batchDims.back()));
+      }
+      return at;
+    };
+    Expr at = places(batch), outer = places(apart);
+    const int64_t parts = std::accumulate(apart.begin(), apart.end(), int64_t(1), std::multiplies<>());
+    auto whole = [&](int &dim, int64_t extent, M which) {
+      const int64_t inner = m == which ? extent / parts : extent;
+      dim = ctx.addDim(inner);
+      return m == which ? ctx.add(ctx.mul(outer, inner), ctx.dim(dim)) : ctx.dim(dim);
+    };
+    Expr row = whole(rowDim, rows, Rows), column = whole(columnDim, trace.width, Columns);
+    with.push_back({trace.rowDim, ctx.add(ctx.mul(at, rows), row)});
     if (trace.laneDim >= 0) {
       with.push_back({trace.vectorDim, ctx.floordiv(column, trace.lanes)});
       with.push_back({trace.laneDim, ctx.mod(column, trace.lanes)});
@@ -43,15 +58,21 @@ public:
   Expr of(Expr e) { return ctx.substitute(ctx.expand(e), with); }
   int onlyBatch() const { return batchDims[0]; }
 
-  /// Nothing where the offset is no sum of multiples.
-  std::optional<WgmmaAccess> affine(Expr linear) {
+  /// Nothing where the offset is no sum of multiples. `parted`: the dimension that may lie in parts (WgmmaAccess::part), or -1.
+  std::optional<WgmmaAccess> affine(Expr linear, int parted = -1) {
     Expr e = of(linear);
     WgmmaAccess out;
     out.offset = e.constantTerm();
     out.batch.assign(batchDims.size(), 0);
+    int64_t quotient = 0, remainder = 0;
     for (const index::Term &t : e.terms()) {
-      if (t.atom->kind != Atom::Dim)
-        return std::nullopt;
+      if (t.atom->kind != Atom::Dim) {
+        if (parted < 0 || t.atom->arg != ctx.dim(parted) || (out.part != 0 && out.part != t.atom->divisor))
+          return std::nullopt;
+        out.part = t.atom->divisor;
+        (t.atom->kind == Atom::FloorDiv ? quotient : remainder) = t.coef;
+        continue;
+      }
       auto at = std::find(batchDims.begin(), batchDims.end(), t.atom->dim);
       if (at != batchDims.end())
         out.batch[static_cast<size_t>(at - batchDims.begin())] = t.coef;
@@ -62,8 +83,16 @@ public:
       else
         return std::nullopt;
     }
+    if (out.part) { // k = part * (k floordiv part) + k mod part
+      int64_t &inner = parted == rowDim ? out.row : out.column;
+      out.partStride = out.part * inner + quotient;
+      inner += remainder;
+    }
     return out;
   }
+
+  int rows() const { return rowDim; }
+  int columns() const { return columnDim; }
 
   /// Of scales that blocks of `kBlock` columns and of so many rows as the result says share.
   std::optional<WgmmaScaleAccess> scales(Expr linear, int64_t kBlock) {
@@ -110,8 +139,8 @@ void collectDivisors(Expr e, int dim, std::set<int64_t> &out) {
     }
 }
 
-/// The batches as several dimensions, the innermost last, where views before or behind the products need them apart.
-std::vector<int64_t> batchExtents(int64_t batch, const std::set<int64_t> &divisors) {
+/// The batches, or M, as several dimensions, the innermost last, where views before or behind the products need them apart.
+std::vector<int64_t> extentsOf(int64_t batch, const std::set<int64_t> &divisors) {
   std::vector<int64_t> out;
   int64_t inner = 1;
   for (int64_t d : divisors)
@@ -242,29 +271,34 @@ WgmmaForm wgmmaForm(const Graph &graph, const Trace &epilogue, const std::vector
   if (scales[0] && products.size() > 1)
     return refuse("two products with scales along K");
 
-  // Views may divide the batches: then they are several dimensions of a tensor map.
-  std::set<int64_t> divisors;
+  // Views may divide the batches, and M: then they are several dimensions of a tensor map.
+  std::set<int64_t> divisors, mDivisors;
   auto rowsOf = [&](const Trace *t) { return t->elements / t->width / p.batch; };
-  auto divide = [&](const Trace &trace, int64_t rows, const std::vector<Expr> &linear) {
+  auto divide = [&](const Trace &trace, int64_t rows, Expr linear, Places::M m) {
     Places places(trace, rows, {p.batch});
-    for (Expr e : linear)
-      collectDivisors(places.of(e), places.onlyBatch(), divisors);
+    Expr e = places.of(linear);
+    collectDivisors(e, places.onlyBatch(), divisors);
+    if (m != Places::None)
+      collectDivisors(e, m == Places::Rows ? places.rows() : places.columns(), mDivisors);
   };
-  if (p.batch > 1) {
-    for (size_t o = 0; o < operands.size(); ++o)
-      divide(*operands[o], rowsOf(operands[o]), {loads[o]->linear});
-    std::vector<Expr> stored;
-    for (const TraceStore &s : epilogue.stores)
-      stored.push_back(s.linear);
-    divide(epilogue, p.m, stored);
-  }
-  out.batch = batchExtents(p.batch, divisors);
+  const Places::M leftM = first.attrs.transposeA ? Places::Columns : Places::Rows;
+  for (size_t o = 0; o < operands.size(); ++o)
+    divide(*operands[o], rowsOf(operands[o]), loads[o]->linear, o % 2 ? Places::None : leftM);
+  for (const TraceStore &s : epilogue.stores)
+    divide(epilogue, p.m, s.linear, storesSegments(graph, epilogue, s) ? Places::None : Places::Rows);
+  std::vector<int64_t> apart = extentsOf(p.m, mDivisors);
+  const std::vector<int64_t> batches = extentsOf(p.batch, divisors);
+  const int64_t m = apart.empty() ? 1 : apart.back();
+  if (!apart.empty())
+    apart.pop_back();
+  out.batch = batches;
+  out.batch.insert(out.batch.end(), apart.begin(), apart.end());
   if (out.batch.size() > 3)
     return refuse("a tensor map has five dimensions, not " + std::to_string(out.batch.size() + 2));
 
   cost::GemmShape &shape = out.shape;
-  shape.batch = p.batch;
-  shape.m = p.m;
+  shape.batch = p.batch * (p.m / m);
+  shape.m = m;
   shape.n = p.n;
   shape.k = p.k;
   shape.a = graph.type(loads[0]->value).dtype;
@@ -276,15 +310,15 @@ WgmmaForm wgmmaForm(const Graph &graph, const Trace &epilogue, const std::vector
     if (o > 0 && o % 2 == 0)
       continue; // the left operand again
     const Node &node = graph.nodes[products[o / 2]];
-    Places places(*operands[o], rowsOf(operands[o]), out.batch);
-    std::optional<WgmmaAccess> a = places.affine(loads[o]->linear);
+    Places places(*operands[o], rowsOf(operands[o]), batches, apart, o == 0 ? leftM : Places::None);
+    // As it is stored: the left operand's rows are M, or K where it is transposed; the right one's K, or N.
+    const bool left = o == 0, rowsOfK = left ? node.attrs.transposeA : !node.attrs.transposeB;
+    std::optional<WgmmaAccess> a = places.affine(loads[o]->linear, rowsOfK ? places.rows() : places.columns());
     std::string name = quoted(graph, loads[o]->value);
     if (!a)
       return refuse(name + " is read through views that no tensor map describes");
     a->value = loads[o]->value;
-    // As it is stored: the left operand's rows are M, or K where it is transposed; the right one's K, or N.
-    bool left = o == 0;
-    if (left ? node.attrs.transposeA : !node.attrs.transposeB)
+    if (rowsOfK)
       std::swap(a->row, a->column);
     bool kMajor = a->column == 1;
     if (!kMajor && a->row != 1)
@@ -292,7 +326,19 @@ WgmmaForm wgmmaForm(const Graph &graph, const Trace &epilogue, const std::vector
     int64_t stride = kMajor ? a->row : a->column;
     if (dtypeSize(shape.a) == 1 && !kMajor)
       return refuse(name + ": 8-bit operands are multiplied where K is contiguous");
-    if (!hasMap(*a, shape.a, kMajor ? (left ? p.m : p.n) : p.k, stride, out.batch))
+    if (a->part) {
+      const int64_t step = 128 / static_cast<int64_t>(dtypeSize(shape.a)); // along K, of a tile
+      const auto further = std::count_if(a->batch.begin(), a->batch.end(), [](int64_t s) { return s != 0; });
+      if (a->part % step != 0)
+        return refuse(name + " lies in parts of " + std::to_string(a->part) + " along K, no multiple of " +
+                      std::to_string(step));
+      if (further > 2)
+        return refuse("a tensor map has five dimensions, not " + std::to_string(further + 3));
+      if (!cost::hasTensorMap(shape.a, a->offset, 1, 0, {2}, {a->partStride}))
+        return refuse(name + ": its parts along K, " + std::to_string(a->partStride) +
+                      " elements apart, start at no multiples of 16 bytes");
+    }
+    if (!hasMap(*a, shape.a, kMajor ? (left ? m : p.n) : (a->part ? a->part : p.k), stride, out.batch))
       return refuse(name + ": its rows, " + std::to_string(stride) +
                     " elements apart, or its start are no multiples of 16 bytes");
     if (scales[o]) {
@@ -308,11 +354,15 @@ WgmmaForm wgmmaForm(const Graph &graph, const Trace &epilogue, const std::vector
                       " columns, and a thread's columns share them by 32 and more");
       s->value = scales[o]->value;
       if (s->stride == 0) // one for all rows
-        s->rows = left ? p.m : p.n;
+        s->rows = left ? m : p.n;
       if (!left)
         shape.scaleColumns = s->rows;
       out.scales.push_back(*std::move(s));
     }
+    int64_t different = 1;
+    for (size_t d = 0; d < out.batch.size(); ++d)
+      different *= a->batch[d] != 0 ? out.batch[d] : 1;
+    (left ? shape.aBatches : shape.bBatches) = different;
     if (left) {
       shape.aKMajor = kMajor;
       shape.aPitch = stride;
@@ -326,7 +376,7 @@ WgmmaForm wgmmaForm(const Graph &graph, const Trace &epilogue, const std::vector
   if (shape.products == 2 && shape.isBKMajor(0) != shape.isBKMajor(1))
     return refuse("the two right operands have their elements in different orders");
 
-  Places places(epilogue, p.m, out.batch);
+  Places places(epilogue, p.m, batches, apart, Places::Rows);
   shape.segment = tileSegments(graph, epilogue).columns;
   for (const TraceStore &s : epilogue.stores) {
     ValueId v = epilogue.instances[s.instance].value;
@@ -338,9 +388,16 @@ WgmmaForm wgmmaForm(const Graph &graph, const Trace &epilogue, const std::vector
       shape.segmentBytes += static_cast<double>(dtypeSize(graph.type(v).dtype));
       continue;
     }
-    std::optional<WgmmaAccess> a = places.affine(s.linear);
+    std::optional<WgmmaAccess> a = places.affine(s.linear, places.columns());
     if (!a || (a->column != 1 && p.n > 1) || a->row < 0 || a->offset != 0)
       return refuse(quoted(graph, v) + " is not stored row by row");
+    if (a->part) {
+      const DType t = graph.type(v).dtype;
+      const auto further = std::count_if(a->batch.begin(), a->batch.end(), [](int64_t s) { return s != 0; });
+      if (further > 2 || !hasMap(*a, t, m, a->row, out.batch) || !cost::hasTensorMap(t, 0, 1, 0, {2}, {a->partStride}))
+        return refuse(quoted(graph, v) + " is stored in parts of its rows that no tensor map describes");
+      shape.columnPart = std::gcd(shape.columnPart, a->part);
+    }
     if (dtypeSize(graph.type(v).dtype) > 4)
       return refuse(std::string("results of type ") + dtypeName(graph.type(v).dtype) + " are not staged");
     a->value = v;
@@ -497,14 +554,14 @@ void scheduleWgmma(const Graph &graph, const Trace &epilogue, const std::vector<
   g.threads = s.threads;
   g.work.threadsPerBlock = static_cast<int>(s.threads);
   g.work.blocks =
-      std::min(static_cast<double>(form.shape.batch * ceilDiv(s.shape.m, s.tileM) * ceilDiv(s.shape.n, s.tileN)),
+      std::min(static_cast<double>(form.shape.batch * ceilDiv(form.shape.m, s.tileM) * ceilDiv(s.shape.n, s.tileN)),
                target.smCount * tile.blocksPerSm);
   g.work.registers = 0;
   g.work.sharedBytes = static_cast<double>(cost::gemmShared(form.shape, tile).total);
   // Whole tiles are computed, also where they stick out.
   g.work.tensorFlops = {};
   g.work.tensorFlops[static_cast<size_t>(form.shape.a)] =
-      2.0 * static_cast<double>(s.shape.batch * ceilDiv(s.shape.m, s.tileM) * s.tileM) *
+      2.0 * static_cast<double>(form.shape.batch * ceilDiv(form.shape.m, s.tileM) * s.tileM) *
       static_cast<double>(ceilDiv(s.shape.n, s.tileN) * s.tileN) *
       static_cast<double>(ceilDiv(s.shape.k, s.tileK) * s.tileK * s.products);
   cost::Estimate time;

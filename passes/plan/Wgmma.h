@@ -11,13 +11,16 @@
 
 namespace rl {
 
-/// Element (batch, row, column) of the product is at offset + sum of batch + row * row + column * column. In elements.
+/// Element (batch, row, column) of the product is at offset + sum of batch + row * row + column * column. In elements. Where columns lie
+/// in parts (heads that a view puts beside each other), a column is column % part, and column / part * partStride is added: of an
+/// operand it is K that may do so, of an output N.
 struct WgmmaAccess {
   ValueId value = kNone;
   uint32_t place = 0; ///< of a load of the epilogue: the instance; of an output: its place among the kernel's
   int64_t offset = 0;
   std::vector<int64_t> batch; ///< strides along WgmmaForm::batch
   int64_t row = 0, column = 0;
+  int64_t part = 0, partStride = 0; ///< 0: one part
 };
 
 /// Scales of an operand in f32, each of 128 elements along K: of (batch, row, k) at offset + sum of batch + row / rows * stride +
@@ -41,6 +44,8 @@ struct WgmmaSegmentAccess {
 
 struct WgmmaForm {
   std::string refusal; ///< why there is no such kernel, or nothing; then the rest is whole
+  /// Extents. Where views take M apart (batches and a sequence), its outer parts are the innermost of them, and `shape` says so: of
+  /// those the right operands have a stride of 0.
   std::vector<int64_t> batch;
   WgmmaAccess left;                                       ///< row: of M, column: of K
   std::vector<WgmmaAccess> right;                         ///< of each product. row: of N, column: of K

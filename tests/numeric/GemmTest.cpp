@@ -10,9 +10,10 @@
 // --large: products large enough for warpgroup products.
 // --segments: products whose rows are reduced by segments (support/SegmentGraphs.h), most of them exact; with --large those for
 // warpgroup products.
+// --heads: heads of attention put beside each other before a product, or taken apart behind it; with --large as above.
 // --few: products of few rows and many weights, of 16 bits, or of 8 with a scale for each row of them, all of them, or a block.
 //
-//   numeric_gemm_test [--target cpu|cuda] [--seeds A:B] [--large] [--few] [--segments] [--print]
+//   numeric_gemm_test [--target cpu|cuda] [--seeds A:B] [--large] [--few] [--heads] [--segments] [--print]
 #include "frontend/json/JsonReader.h"
 #include "ir/interp/Convert.h"
 #include "tests/numeric/support/Device.h"
@@ -39,6 +40,7 @@ public:
   Generator(uint64_t seed, bool large) : GraphMaker(seed), large(large), budget(large ? 1500000000 : 3000000) {}
   GraphSpec run();
   GraphSpec runFew();
+  GraphSpec runHeads();
 
 private:
   int64_t extent();
@@ -443,6 +445,58 @@ GraphSpec Generator::runFew() {
   return std::move(spec);
 }
 
+/// What attention has around it: heads put beside each other before a product, its columns taken apart into heads behind it, and
+/// gradients of weights, whose K is batches and places in a sequence.
+GraphSpec Generator::runHeads() {
+  spec.name = "heads";
+  const int64_t most = large ? 6000000000 : 300000000;
+  static const std::vector<int64_t> lengths = {100, 128, 130, 256, 384, 512}, longer = {128, 256, 500, 512, 1000, 1024},
+                                    widths = {32, 48, 64, 64, 64, 96, 128, 128, 128},
+                                    others = {64, 136, 192, 256, 320, 512, 1000}, wider = {512, 1000, 1024, 2048, 4096};
+  const int64_t B = rng.pick<int64_t>({1, 2, 3, 4, 6}), H = rng.pick<int64_t>({2, 3, 4, 8, 16}), D = rng.pick(widths);
+  int64_t S = rng.pick(large ? longer : lengths), N = rng.pick(large ? wider : others);
+  while (B * S * H * D * N > most)
+    (S > 128 ? S : N) /= 2;
+  const DType dtype = rng.chance(70) ? DType::BF16 : DType::F16;
+  const Val heads = input(dtype, {B, H, S, D});
+  auto layout = [&](const Val &v, const Shape &dims, const Shape &shape) {
+    return *emit("reshape", {*emit("permute", {v}, {{"dims", list(dims)}})}, {{"shape", list(shape)}});
+  };
+  const int64_t manner = rng.below(5);
+  Val out;
+  if (manner == 0) { // [H*D, B*S] by [B*S, N]
+    out = *emit("matmul", {layout(heads, {1, 3, 0, 2}, {H * D, B * S}), input(dtype, {B * S, N})});
+  } else if (manner == 1) { // the right operand's K in parts
+    const bool transposed = rng.chance(50);
+    Val right = transposed ? layout(input(dtype, {H, N, D}), {1, 0, 2}, {N, H * D})
+                           : layout(input(dtype, {H, N, D}), {0, 2, 1}, {H * D, N});
+    out = *emit("matmul", {input(dtype, {B * S, H * D}), right}, {{"transpose_b", flag(transposed)}});
+  } else {
+    // Of a sequence's heads, or of what has none; to rows, or to heads again.
+    const bool flat = rng.chance(50);
+    Val left = manner == 2 ? input(dtype, flat ? Shape{B * S, H * D} : Shape{B, S, H * D})
+                           : layout(heads, {0, 2, 1, 3}, flat ? Shape{B * S, H * D} : Shape{B, S, H * D});
+    const int64_t n = manner == 3 ? N : H * D;
+    std::vector<Val> operands{left, input(dtype, {n, H * D})};
+    if (rng.chance(40))
+      operands.push_back(input(dtype, {n}));
+    out = *emit("linear", operands);
+    if (rng.chance(40))
+      out = *emit("add", {out, input(dtype, out.type.shape)});
+    if (rng.chance(40))
+      out = *emit("silu", {out});
+    if (manner != 3)
+      out = *emit("permute", {*emit("reshape", {out}, {{"shape", list({B, S, H, D})}})},
+                  {{"dims", rng.chance(80) ? list({0, 2, 1, 3}) : list({2, 0, 1, 3})}});
+  }
+  if (rng.chance(30))
+    out = *emit("mul", {out, input(dtype, out.type.shape)});
+  if (rng.chance(20))
+    out = *emit("cast", {out}, {{"dtype", word(DType::F32)}});
+  spec.outputs.push_back(out.name);
+  return std::move(spec);
+}
+
 /// Tame numbers; now and then, where `wild`, what is not finite. (Behind one product it can be told what must come of it; in
 /// another one it meets numbers of which rounding decides the sign.)
 HostTensor data(Rng &rng, const TensorType &type, bool wild) {
@@ -477,7 +531,7 @@ std::vector<HostTensor> besideThem(std::vector<HostTensor> tensors) {
 
 int main(int argc, char **argv) {
   SeedOptions options;
-  bool large = false, few = false, segments = false;
+  bool large = false, few = false, segments = false, heads = false;
   for (int i = 1; i < argc; ++i) {
     std::string a = argv[i];
     if (options.take(argc, argv, i))
@@ -488,10 +542,11 @@ int main(int argc, char **argv) {
       few = true;
     } else if (a == "--segments") {
       segments = true;
+    } else if (a == "--heads") {
+      heads = true;
     } else {
-      std::fprintf(
-          stderr,
-          "usage: numeric_gemm_test [--target cpu|cuda] [--seeds A:B] [--large] [--few] [--segments] [--print]\n");
+      std::fprintf(stderr, "usage: numeric_gemm_test [--target cpu|cuda] [--seeds A:B] [--large] [--few] [--heads] "
+                           "[--segments] [--print]\n");
       return 1;
     }
   }
@@ -504,6 +559,8 @@ int main(int argc, char **argv) {
   bool hasThem = false, hasStreams = false; // the machine; it says why where it does not use them
   bool exact = false;                       // the graph at hand
   auto generate = [&](uint64_t seed) {
+    if (heads)
+      return Generator(seed, large).runHeads();
     if (!segments)
       return few ? Generator(seed, large).runFew() : Generator(seed, large).run();
     SegmentGraph made = segmentGraph(seed, large);

@@ -89,8 +89,15 @@ Made formOf(const Case &c) {
   return out;
 }
 
-int64_t place(const WgmmaForm &f, const WgmmaAccess &a, int64_t batch, int64_t row, int64_t column) {
-  int64_t at = a.offset + row * a.row + column * a.column;
+/// `row`: of the right operand of N, otherwise of all M, of which the form may have parts as batches.
+int64_t place(const WgmmaForm &f, const WgmmaAccess &a, int64_t batch, int64_t m, int64_t row, int64_t column,
+              bool isRight = false) {
+  const int64_t apart = m / f.shape.m;
+  batch = batch * apart + (isRight ? apart - 1 : row / f.shape.m);
+  if (!isRight)
+    row %= f.shape.m;
+  int64_t at = a.offset + row * a.row;
+  at += a.part ? column % a.part * a.column + column / a.part * a.partStride : column * a.column;
   for (size_t d = f.batch.size(); d-- > 0;) {
     at += batch % f.batch[d] * a.batch[d];
     batch /= f.batch[d];
@@ -105,7 +112,8 @@ void check(const Case &c) {
   int64_t batches = 1;
   for (int64_t e : f.batch)
     batches *= e;
-  ASSERT_EQ(batches, c.batch);
+  ASSERT_EQ(batches, f.shape.batch);
+  ASSERT_EQ(batches * f.shape.m, c.batch * c.m);
   std::vector<int32_t> a = orderOf(c.a, c.viewA), b = orderOf(c.b, c.viewB);
   Views out = [&](GraphBuilder &g, TensorHandle x) { return c.viewOut(g, x); };
   std::vector<int32_t> y = orderOf({c.batch, c.m, c.n}, out), t;
@@ -117,10 +125,10 @@ void check(const Case &c) {
     for (int64_t k = 0; k < c.k; ++k) {
       for (int64_t m = 0; m < c.m; ++m)
         ASSERT_EQ(a[number(c.transposeA ? (i * c.k + k) * c.m + m : (i * c.m + m) * c.k + k)],
-                  place(f, f.left, i, m, k));
+                  place(f, f.left, i, c.m, m, k));
       for (int64_t n = 0; n < c.n; ++n)
         ASSERT_EQ(b[number(c.transposeB ? (i * c.n + n) * c.k + k : (i * c.k + k) * c.n + n)],
-                  place(f, f.right[0], i, n, k));
+                  place(f, f.right[0], i, c.m, n, k, true));
     }
   const std::vector<WgmmaAccess> *ahead = !f.tiles.empty() ? &f.tiles : !f.columns.empty() ? &f.columns : &f.rows;
   ASSERT_EQ(ahead->size(), t.empty() ? 0 : 1);
@@ -128,9 +136,9 @@ void check(const Case &c) {
     for (int64_t m = 0; m < c.m; ++m)
       for (int64_t n = 0; n < c.n; ++n) {
         int64_t own = (i * c.m + m) * c.n + n;
-        ASSERT_EQ(y[number(place(f, f.outputs[0], i, m, n))], own);
+        ASSERT_EQ(y[number(place(f, f.outputs[0], i, c.m, m, n))], own);
         if (!t.empty()) {
-          ASSERT_EQ(t[number(own)], place(f, ahead->front(), i, m, n));
+          ASSERT_EQ(t[number(own)], place(f, ahead->front(), i, c.m, m, n));
         }
       }
 }
@@ -171,6 +179,40 @@ TEST(WgmmaForm, HeadsOfResults) {
   Made made = formOf(masked);
   // Batches are apart for the mask's sake: it is not loaded ahead, but the kernel is there.
   EXPECT_EQ(made.form.refusal, "");
+}
+
+// Heads put beside each other are K in parts, and with batches M apart: [batch, head, row, element] in memory.
+TEST(WgmmaForm, HeadsAlongK) {
+  check({1, 24, 16, 192, {3, 24, 64}, {1, 192, 16}, permuted({1, 0, 2}, {1, 24, 192}), same});
+  Case batches{1, 96, 16, 192, {4, 3, 24, 64}, {1, 16, 192}, permuted({0, 2, 1, 3}, {1, 96, 192}), same, false, true};
+  check(batches);
+  Made made = formOf(batches);
+  EXPECT_EQ(made.form.batch, (Extents{4}));
+  EXPECT_EQ(made.form.shape.m, 24);
+  EXPECT_EQ(made.form.shape.bBatches, 1);
+  EXPECT_EQ(made.form.left.part, 64);
+  // Gradients of weights: K is batches and rows, M is heads and their elements.
+  check({1, 48, 16, 128, {2, 3, 64, 16}, {1, 128, 16}, permuted({1, 3, 0, 2}, {1, 48, 128}), same});
+  check({1, 48, 16, 128, {2, 3, 64, 16}, {1, 128, 16}, permuted({0, 2, 1, 3}, {1, 128, 48}), same, true});
+  // Of the right operand.
+  check({1, 24, 16, 192, {1, 24, 192}, {3, 64, 16}, same, [](GraphBuilder &g, TensorHandle x) {
+           return g.reshape(x, {1, 192, 16});
+         }});
+  check({1, 24, 16, 192, {1, 24, 192}, {3, 16, 64}, same, permuted({1, 0, 2}, {1, 16, 192}), false, true});
+}
+
+// Columns taken apart into heads: parts of N.
+TEST(WgmmaForm, ColumnsToHeads) {
+  Case c{1, 96, 64, 32, {1, 96, 32}, {1, 32, 64}, same, same};
+  c.viewOut = [](GraphBuilder &g, TensorHandle x) { return g.permute(g.reshape(x, {4, 24, 2, 32}), {0, 2, 1, 3}); };
+  check(c);
+  Made made = formOf(c);
+  EXPECT_EQ(made.form.shape.m, 24);
+  EXPECT_EQ(made.form.shape.columnPart, 32);
+  EXPECT_EQ(made.form.outputs[0].part, 32);
+  // What is added lies as the product does: the batches of M are one stride there, and columns no parts.
+  c.tile = {96, 64};
+  check(c);
 }
 
 // Groups of queries share keys; a part of a larger tensor.
@@ -307,9 +349,15 @@ TEST(WgmmaForm, Refuses) {
            [](GraphBuilder &g, TensorHandle x) { return g.slice(x, {.dim = 2, .start = 0, .end = 64, .step = 2}); },
            same}),
       "'a' has no contiguous dimension");
-  // K over heads that are apart: two strides.
+  // K over heads that are apart: two strides, and tiles that would lie in two of them.
   EXPECT_EQ(why({1, 24, 16, 32, {4, 24, 8}, {1, 32, 16}, permuted({1, 0, 2}, {1, 24, 32}), same}),
+            "'a' lies in parts of 8 along K, no multiple of 64");
+  // Over two dimensions of heads: three strides.
+  EXPECT_EQ(why({1, 24, 16, 256, {2, 24, 2, 64}, {1, 256, 16}, permuted({1, 2, 0, 3}, {1, 24, 256}), same}),
             "'a' is read through views that no tensor map describes");
+  Case odd{1, 24, 16, 32, {1, 24, 32}, {1, 32, 16}, same, same};
+  odd.viewOut = [](GraphBuilder &g, TensorHandle x) { return g.permute(g.reshape(x, {24, 8, 2}), {1, 0, 2}); };
+  EXPECT_EQ(why(odd), "'y' is stored in parts of its rows that no tensor map describes");
   EXPECT_EQ(
       why({1, 24, 16, 32, {1, 24, 32}, {1, 32, 16}, [](GraphBuilder &g, TensorHandle x) { return g.relu(x); }, same}),
       "'relu' is computed where it is read, and is not in memory as it is");
