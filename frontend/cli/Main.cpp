@@ -303,6 +303,15 @@ Status check(const Options &options, const std::string &command) {
   return {};
 }
 
+/// An empty word is a variable of a script that is not set, not a wish to go without.
+Status checkEmpty(const CLI::App &command) {
+  for (const CLI::Option *option : command.get_options())
+    for (const std::string &word : option->results())
+      if (word.empty())
+        return usageError(option->get_name() + ": an empty word is given");
+  return {};
+}
+
 int fail(const Error &error, const std::string &hint = {}) {
   std::fprintf(stderr, "error: %s\n", errorLine(error).c_str());
   if (!hint.empty())
@@ -344,8 +353,11 @@ int mainGuarded(int argc, char **argv) {
     return fail(usageError(message), command + " --help shows what there is, with examples");
   }
   const std::string name = chosen->app->get_name();
-  if (Status status = check(options, name); !status)
-    return fail(status.error(), "ridgeline " + name + " --help shows what there is, with examples");
+  Status sound = checkEmpty(*chosen->app);
+  if (sound)
+    sound = check(options, name);
+  if (!sound)
+    return fail(sound.error(), "ridgeline " + name + " --help shows what there is, with examples");
   Status status = chosen->run(options);
   if (status)
     return 0;

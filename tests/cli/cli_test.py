@@ -229,6 +229,8 @@ class Usage(Cli):
         self.usage("verify", "g.json", "--tolerance", "-1")
         self.usage("cache", "polish")
         self.usage("compile", self.folder)
+        self.usage("compile", "g.json", "-o", "", mentions=["--output", "empty"])
+        self.usage("run", "g.json", "--inputs", "", mentions=["--inputs", "empty"])
 
     def test_dims(self):
         self.write("g.json", SYMBOLIC)
