@@ -48,26 +48,39 @@ Access classify(Context &ctx, Expr linear, int dim, int64_t V) {
   return a;
 }
 
-bool lanesAgree(Context &ctx, const Condition &condition, int dim, int64_t V) {
-  Expr e = ctx.expand(condition.expr);
-  if (!e.dependsOn(dim))
-    return true;
-  Context::Split s = ctx.split(dim, V);
-  e = ctx.substitute(e, dim, s.value);
+Conditions independentOf(Context &ctx, const Condition &condition, int dim) {
+  const Expr e = condition.expr;
+  if (!e.dependsOn(dim) || condition.never())
+    return {condition};
+  Conditions out;
   for (int64_t bound : {condition.lo, condition.hi}) {
     if (e.range().lo >= bound || e.range().hi < bound)
       continue;
-    // e >= bound iff (e - bound) floordiv g >= 0, for any g: choose the one in which the lanes may drop out.
-    Expr shifted = ctx.add(e, -bound);
+    // e >= bound iff (e - bound) floordiv g >= 0, for any g: choose the one in which the dimension may drop out.
+    const Expr shifted = ctx.add(e, -bound);
     int64_t g = 0;
     for (const Term &t : shifted.terms()) {
-      bool lane = t.atom->kind == Atom::Dim ? t.atom->dim == s.lane : t.atom->arg.dependsOn(s.lane);
-      if (!lane)
+      const bool own = t.atom->kind == Atom::Dim ? t.atom->dim == dim : t.atom->arg.dependsOn(dim);
+      if (!own)
         g = std::gcd(g, t.coef);
     }
-    if (g == 0 || ctx.floordiv(shifted, g).dependsOn(s.lane))
-      return false;
+    const Expr q = g == 0 ? shifted : ctx.floordiv(shifted, g);
+    if (q.dependsOn(dim))
+      return {condition};
+    const bool below = bound == condition.hi; // where both are alike, nothing is between them
+    out.push_back(below ? Condition{q, q.range().lo, 0} : Condition{q, 0, q.range().hi + 1});
   }
+  return out;
+}
+
+bool lanesAgree(Context &ctx, const Condition &condition, int dim, int64_t V) {
+  Context::Split s = ctx.split(dim, V);
+  const Condition split{ctx.substitute(ctx.expand(condition.expr), dim, s.value), condition.lo, condition.hi};
+  if (split.never())
+    return true;
+  for (const Condition &c : independentOf(ctx, split, s.lane))
+    if (c.expr.dependsOn(s.lane))
+      return false;
   return true;
 }
 

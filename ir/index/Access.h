@@ -34,6 +34,10 @@ struct Access {
 /// two. With V = 1: how one iteration follows another; Gather where the dimension is inside a floordiv or mod.
 Access classify(Context &, Expr linear, int dim, int64_t V);
 
+/// The same in terms of what does not depend on the dimension, where its value decides nothing: 8*d0 + d1 < 64 with d1 < 8 is d0 < 8.
+/// Otherwise the condition as it is. Takes what `expanded` gives.
+Conditions independentOf(Context &, const Condition &, int dim);
+
 /// The condition is all true or all false over every such vector (so one branch or one select serves all lanes).
 /// Sufficient, not necessary.
 bool lanesAgree(Context &, const Condition &, int dim, int64_t V);

@@ -1,6 +1,7 @@
 // Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "passes/plan/Trace.h"
+#include "ir/index/Access.h"
 
 #include <algorithm>
 #include <array>
@@ -459,8 +460,12 @@ void Tracer::startPieces(Frame &f, const std::vector<index::Guarded> &pieces) {
   bool covered = false;
   for (size_t i = 0; i < pieces.size() && !covered; ++i) {
     std::vector<Condition> conditions;
-    for (const Condition &c : pieces[i].conditions)
-      conditions.push_back(index::expanded(*ctx, c));
+    for (const Condition &c : pieces[i].conditions) {
+      const Condition whole = index::expanded(*ctx, c);
+      const index::Conditions parts =
+          trace.laneDim < 0 ? index::Conditions{whole} : index::independentOf(*ctx, whole, trace.laneDim);
+      conditions.insert(conditions.end(), parts.begin(), parts.end());
+    }
     const TensorType &type = graph.type(node.inputs[i].value);
     if (pieces[i].never() || type.elements() == 0)
       continue;

@@ -669,6 +669,34 @@ TEST(Access, LanesAgreeOnHalves) {
   EXPECT_FALSE(lanesAgree(c, {c.add(c.mul(c.dim(0), 128), c.dim(1)), 1024, 4097}, 1, 8));
 }
 
+TEST(Access, ConditionsWithoutLanes) {
+  Context c({1000, 8});
+  const Expr e = c.add(c.mul(c.mod(c.dim(0), 16), 8), c.dim(1)), eight = c.mod(c.dim(0), 16);
+  EXPECT_EQ(independentOf(c, {e, 0, 64}, 1), (Conditions{{c.floordiv(c.add(c.mul(eight, 8), -64), 8), -8, 0}}));
+  EXPECT_EQ(independentOf(c, {e, 63, 128}, 1), (Conditions{{e, 63, 128}}));
+  EXPECT_EQ(independentOf(c, {c.dim(1), 3, 8}, 1), (Conditions{{c.dim(1), 3, 8}}));
+  EXPECT_EQ(independentOf(c, {eight, 3, 8}, 1), (Conditions{{eight, 3, 8}}));
+  // Both bounds; and by evaluation.
+  for (auto [lo, hi] : {std::pair<int64_t, int64_t>{32, 96},
+                        {8, 128},
+                        {-5, 64},
+                        {64, 64},
+                        {64, 32},
+                        {40, 47},
+                        {0, 128},
+                        {128, 200},
+                        {-9, 0}}) {
+    Conditions without = independentOf(c, {e, lo, hi}, 1);
+    for (const Condition &k : without)
+      EXPECT_EQ(k.expr.dependsOn(1), lo >= hi || hi == 47 || lo > 127 || hi < 1) << lo << " " << hi;
+    for (int64_t a = 0; a < 40; ++a)
+      for (int64_t b = 0; b < 8; ++b) {
+        int64_t v = a % 16 * 8 + b;
+        EXPECT_EQ(holds(c, without, {a, b}), lo <= v && v < hi) << lo << " " << hi << " " << a << " " << b;
+      }
+  }
+}
+
 TEST(Access, Collapse) {
   {
     Context c({512, 11008});

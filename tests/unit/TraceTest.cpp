@@ -361,7 +361,7 @@ TEST(Trace, TooDeepInLayouts) {
                 {.dim = 1, .end = -1});
   g.output(x, "y");
   Graph graph = graphOf(g);
-  TraceRequest r = requestOf(graph, 4);
+  TraceRequest r = requestOf(graph, 8);
   r.maxGuards = 10;
   Result<TraceOutcome> t = tracePointwiseUpTo(r);
   ASSERT_TRUE(t.ok());
