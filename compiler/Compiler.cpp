@@ -302,7 +302,7 @@ static GemmSchedule gemmSchedule(DictionaryAttr schedule) {
   s.warpsN = number(schedule, "warps_n");
   s.warpsK = number(schedule, "warps_k");
   s.once = flag(schedule, "once");
-  if (s.kernel == "stream")
+  if (s.streams())
     s.blocksPerSm = number(schedule, "blocks_per_sm");
   if (auto t = schedule.getAs<DictionaryAttr>("wgmma")) {
     auto small = [&](StringRef name) { return static_cast<int>(number(t, name)); };
@@ -333,9 +333,9 @@ Result<int64_t> Driver::emitGemm(ModuleOp kernels, DictionaryAttr schedule, Grap
   kernel.lanes = number(schedule, "lanes");
   kernel.body = std::move(body);
   kernel.early = early;
-  if (s.kernel == "wgmma" || s.kernel == "stream") {
+  if (s.kernel == "wgmma" || s.streams()) {
     kernel.lanes = wgmmaLanes(s.shape.n);
-    if (s.kernel == "stream")
+    if (s.streams())
       RL_TRY(emit::emitGemmStream(kernels, kernel, code, target.machine, launch));
     else
       RL_TRY(emit::emitGemmWgmma(kernels, kernel, code, target.machine, launch));
