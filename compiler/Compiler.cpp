@@ -364,6 +364,7 @@ Result<int64_t> Driver::emitGemm(ModuleOp kernels, DictionaryAttr schedule, Grap
 static emit::EarlyLaunch earlyLaunchOf(const Part &part, ridge::GroupOp g, const Graph &body) {
   emit::EarlyLaunch out;
   out.waits = flag(g.getScheduleAttr(), "early");
+  out.triggersLate = flag(g.getScheduleAttr(), "lets_in_late");
   for (auto at = std::find(part.groups.begin(), part.groups.end(), g) + 1; at != part.groups.end(); ++at) {
     ridge::GroupOp behind = *at;
     if (number(behind.getScheduleAttr(), "elements") == 0 || flag(behind.getScheduleAttr(), "joins"))
