@@ -302,7 +302,7 @@ static GemmSchedule gemmSchedule(DictionaryAttr schedule) {
   s.warpsN = number(schedule, "warps_n");
   s.warpsK = number(schedule, "warps_k");
   s.once = flag(schedule, "once");
-  if (s.kernel == "stream")
+  if (s.streams())
     s.blocksPerSm = number(schedule, "blocks_per_sm");
   if (auto t = schedule.getAs<DictionaryAttr>("wgmma")) {
     auto small = [&](StringRef name) { return static_cast<int>(number(t, name)); };
@@ -333,9 +333,9 @@ Result<int64_t> Driver::emitGemm(ModuleOp kernels, DictionaryAttr schedule, Grap
   kernel.lanes = number(schedule, "lanes");
   kernel.body = std::move(body);
   kernel.early = early;
-  if (s.kernel == "wgmma" || s.kernel == "stream") {
+  if (s.kernel == "wgmma" || s.streams()) {
     kernel.lanes = wgmmaLanes(s.shape.n);
-    if (s.kernel == "stream")
+    if (s.streams())
       RL_TRY(emit::emitGemmStream(kernels, kernel, code, target.machine, launch));
     else
       RL_TRY(emit::emitGemmWgmma(kernels, kernel, code, target.machine, launch));
@@ -364,6 +364,7 @@ Result<int64_t> Driver::emitGemm(ModuleOp kernels, DictionaryAttr schedule, Grap
 static emit::EarlyLaunch earlyLaunchOf(const Part &part, ridge::GroupOp g, const Graph &body) {
   emit::EarlyLaunch out;
   out.waits = flag(g.getScheduleAttr(), "early");
+  out.triggersLate = flag(g.getScheduleAttr(), "lets_in_late");
   for (auto at = std::find(part.groups.begin(), part.groups.end(), g) + 1; at != part.groups.end(); ++at) {
     ridge::GroupOp behind = *at;
     if (number(behind.getScheduleAttr(), "elements") == 0 || flag(behind.getScheduleAttr(), "joins"))

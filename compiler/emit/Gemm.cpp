@@ -108,7 +108,7 @@ Value GemmParts::finishRead(const TracedOperand &operand, TraceEmitter &e, std::
   return e.bodies().splatTo(v, operand.trace.lanes);
 }
 
-std::unique_ptr<TraceEmitter> GemmParts::startFinish(Value row, Value vector, ValueRange sums) {
+std::unique_ptr<TraceEmitter> GemmParts::startFinish(Value row, Value vector) {
   auto e = std::make_unique<TraceEmitter>(b, loc, kernel.body, traces.epilogue, target, aligned, inputs, outputs);
   e->setRowIndex(row);
   e->setVectorIndex(vector);
@@ -116,10 +116,24 @@ std::unique_ptr<TraceEmitter> GemmParts::startFinish(Value row, Value vector, Va
   if (segment && target.nvptx)
     e->bodies().spareRegisters();
   e->emitLoads();
+  return e;
+}
+
+void GemmParts::setSums(TraceEmitter &e, ValueRange sums) {
   DType type = sum.isF32() ? DType::F32 : sum.isInteger(64) ? DType::I64 : DType::I32;
   for (auto [i, v] : llvm::zip(traces.instances, sums))
-    e->lane(i) = {type, v, sum.isF32() ? v : Value(), {}};
+    e.lane(i) = {type, v, sum.isF32() ? v : Value(), {}};
+}
+
+std::unique_ptr<TraceEmitter> GemmParts::startFinish(Value row, Value vector, ValueRange sums) {
+  std::unique_ptr<TraceEmitter> e = startFinish(row, vector);
+  setSums(*e, sums);
   return e;
+}
+
+void GemmParts::endFinish(TraceEmitter &e, ValueRange sums) {
+  setSums(e, sums);
+  e.emitRest();
 }
 
 void GemmParts::finish(Value row, Value vector, ValueRange sums) { startFinish(row, vector, sums)->emitRest(); }

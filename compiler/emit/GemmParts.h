@@ -57,6 +57,9 @@ public:
   /// What is behind the products at [row of all batches, vector of `kernel.lanes`], and its stores. `sums`: one value a product,
   /// a vector of the lanes (a scalar of one).
   void finish(mlir::Value row, mlir::Value vector, mlir::ValueRange sums);
+  /// The same in two steps, of which the first only loads what the epilogue reads beside the sums.
+  std::unique_ptr<TraceEmitter> startFinish(mlir::Value row, mlir::Value vector);
+  void endFinish(TraceEmitter &, mlir::ValueRange sums);
   /// The same where segments of the row are reduced: those of a GPU's threads that have a segment's vectors are neighbours in a warp,
   /// all of which comes here, and stores where `there` (null: everywhere).
   void finishTogether(mlir::Value row, mlir::Value vector, mlir::ValueRange sums, mlir::Value there);
@@ -101,6 +104,7 @@ public:
 
 private:
   std::unique_ptr<TraceEmitter> startFinish(mlir::Value row, mlir::Value vector, mlir::ValueRange sums);
+  void setSums(TraceEmitter &, mlir::ValueRange sums);
   void storeAll(TraceEmitter &, int64_t vectorsOfSegment, mlir::Value there);
 
   mlir::Type sum;
@@ -120,6 +124,10 @@ void multiplyByWarp(mlir::OpBuilder &, mlir::Location, DType, llvm::MutableArray
 
 /// A GPU block's dynamic shared memory.
 mlir::Value dynamicShared(GemmParts &);
+/// The sums of one vector, a value a product, from shared memory, where they lie as finishStaged says: of row `row` of `rows`, from
+/// the tile's column `column` on.
+llvm::SmallVector<mlir::Value> stagedSums(GemmParts &, mlir::Value staged, int64_t rowStride, int64_t rows,
+                                          int64_t parts, mlir::Value row, mlir::Value column);
 /// Finishes `rows` rows of a tile, from row `firstRow` of it on, whose sums lie in shared memory at `staged`: row by row,
 /// `rowStride` elements apart, product after product, and so again for each of `parts` that are added in order. All threads
 /// take part.

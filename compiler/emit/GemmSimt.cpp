@@ -20,14 +20,39 @@ using mlir::Value; // not the graph's
 
 Value dynamicShared(GemmParts &p) { return dynamicShared(p.b, p.loc); }
 
+SmallVector<Value> stagedSums(GemmParts &p, Value staged, int64_t rowStride, int64_t rows, int64_t parts, Value row,
+                              Value column) {
+  const int64_t V = p.kernel.lanes, products = p.kernel.schedule.products;
+  Type element = p.accumulator();
+  auto align = static_cast<unsigned>(std::min<int64_t>(16, V * element.getIntOrFloatBitWidth() / 8));
+  SmallVector<Value> sums;
+  for (int64_t i = 0; i < products; ++i) {
+    Value sum;
+    for (int64_t part = 0; part < parts; ++part) {
+      Value at = p.add(p.add(p.mul(row, rowStride), column), (part * products + i) * rows * rowStride);
+      Value one = LLVM::LoadOp::create(p.b, p.loc, p.vectorOf(V, element), p.address(staged, element, at), align);
+      sum = !sum              ? one
+            : element.isF32() ? arith::AddFOp::create(p.b, p.loc, sum, one).getResult()
+                              : arith::AddIOp::create(p.b, p.loc, sum, one).getResult();
+    }
+    sums.push_back(sum);
+  }
+  return sums;
+}
+
 void finishStaged(GemmParts &p, const GemmTile &tile, Value thread, Value staged, int64_t rowStride, int64_t rows,
                   Value firstRow, int64_t parts) {
   OpBuilder &b = p.b;
   const GemmSchedule &s = p.kernel.schedule;
-  Type element = p.accumulator();
-  int64_t V = p.kernel.lanes, bytes = element.getIntOrFloatBitWidth() / 8, perRow = s.tileN / V;
-  auto align = static_cast<unsigned>(std::min<int64_t>(16, V * bytes));
-  p.loop(thread, p.index(rows * perRow), s.threads, [&](Value at) {
+  int64_t V = p.kernel.lanes, perRow = s.tileN / V;
+  auto each = [&](llvm::function_ref<void(Value)> vectorOf) {
+    // A loop that no thread goes through twice would be unrolled.
+    if (rows * perRow <= s.threads)
+      p.when(rows * perRow < s.threads ? p.less(thread, p.index(rows * perRow)) : Value(), [&] { vectorOf(thread); });
+    else
+      p.loop(thread, p.index(rows * perRow), s.threads, vectorOf);
+  };
+  each([&](Value at) {
     Value r = p.div(at, perRow), v = p.rem(at, perRow);
     Value row = p.add(p.add(tile.m, firstRow), r), vector = p.add(p.div(tile.n, V), v);
     Value there;
@@ -42,18 +67,7 @@ void finishStaged(GemmParts &p, const GemmTile &tile, Value thread, Value staged
       vector = p.min(vector, s.shape.n / V - 1);
     }
     p.when(p.segment ? Value() : there, [&] {
-      SmallVector<Value> sums;
-      for (int64_t i = 0; i < s.products; ++i) {
-        Value sum;
-        for (int64_t part = 0; part < parts; ++part) {
-          Value at = p.add(p.add(p.mul(r, rowStride), p.mul(v, V)), (part * s.products + i) * rows * rowStride);
-          Value one = LLVM::LoadOp::create(b, p.loc, p.vectorOf(V, element), p.address(staged, element, at), align);
-          sum = !sum              ? one
-                : element.isF32() ? arith::AddFOp::create(b, p.loc, sum, one).getResult()
-                                  : arith::AddIOp::create(b, p.loc, sum, one).getResult();
-        }
-        sums.push_back(sum);
-      }
+      SmallVector<Value> sums = stagedSums(p, staged, rowStride, rows, parts, r, p.mul(v, V));
       row = p.add(p.mul(tile.batch, s.shape.m), row);
       if (p.segment)
         p.finishTogether(row, vector, sums, there);

@@ -13,9 +13,7 @@
 // bytes of a row at a time, and integers of 8 bits become floats of 16 in its registers, two at once and exactly. What multiplies
 // a whole row of the weights multiplies its sum.
 #include "compiler/emit/GemmStream.h"
-#include "compiler/emit/GemmParts.h"
-#include "compiler/emit/HopperAsm.h"
-#include "passes/plan/Stream.h"
+#include "compiler/emit/StreamParts.h"
 
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -28,47 +26,29 @@ using mlir::Value; // not the graph's
 
 namespace {
 
-class StreamEmitter {
+class StreamEmitter : StreamParts {
 public:
   StreamEmitter(GemmParts &p, const StreamForm &form, const cost::StreamTile &tile, ValueRange maps)
-      : p(p), b(p.b), loc(p.loc), form(form), shape(form.shape), tile(tile), shared(streamShared(shape, tile)),
-        maps(maps), i(b, loc), hopper(b, loc) {}
+      : StreamParts(p, form, tile), maps(maps) {}
   void emit();
 
 private:
-  using Vector = SmallVector<Value, 4>; ///< 16 bytes as four registers
-
   int64_t perStage() const { return 128 / static_cast<int64_t>(dtypeSize(shape.right)); } ///< of K
   Value full(Value slot) { return i.add(i.add(base, i.mul(slot, 16)), shared.barriers); }
   Value empty(Value slot) { return i.add(full(slot), 8); }
   std::pair<Value, Value> slotOf(Value stage);
-  void copy(Value stage, Value slot, Value policy) {
-    copyRight(stage, slot, policy);
+  void copy(Value stage, Value slot) {
+    copyRight(stage, slot);
     copyLeft(stage, slot);
   }
-  void copyRight(Value stage, Value slot, Value policy);
+  void copyRight(Value stage, Value slot);
   void copyLeft(Value stage, Value slot);
-  bool readsAhead() const;
-  void release(Value stage, Value slot, Value parity, Value warpN, Value policy);
-  void multiplyAll(Value policy);
+  void release(Value stage, Value slot, Value parity, Value warpN);
+  void multiplyAll();
   Vector load(Value address);
-  Value pure(const Twine &text, const char *constraints, ValueRange operands);
-  std::pair<Value, Value> widen(Value four);
-  void multiply(MutableArrayRef<Value> sums, ArrayRef<Value> weights, Value low, Value high);
-  SmallVector<SmallVector<Value>> loadScales(Value row);
-  void storeSums(ValueRange sums, ArrayRef<SmallVector<Value>> scales, Value part, Value row);
 
-  GemmParts &p;
-  OpBuilder &b;
-  Location loc;
-  const StreamForm &form;
-  const cost::StreamShape &shape;
-  const cost::StreamTile &tile;
-  cost::StreamShared shared;
   ValueRange maps;
-  Int32 i;
-  HopperAsm hopper;
-  Value dynamic, base, thread, warp, lane, firstColumn;
+  Value base;
   int64_t stages = 0; ///< of all of K
 };
 
@@ -79,7 +59,7 @@ std::pair<Value, Value> StreamEmitter::slotOf(Value stage) {
 }
 
 /// Asks for a stage, which has this slot: the weights, then the left operand. By one thread.
-void StreamEmitter::copyRight(Value stage, Value slot, Value policy) {
+void StreamEmitter::copyRight(Value stage, Value slot) {
   hopper.expectBytes(full(slot), int64_t(tile.tileN) * 128 * shape.products + shared.left);
   Value to = i.add(base, i.mul(slot, shared.stage)), k = i.mul(stage, perStage());
   for (int product = 0; product < shape.products; ++product)
@@ -95,16 +75,8 @@ void StreamEmitter::copyLeft(Value stage, Value slot) {
                 {i.add(k, part * box), i.of(0)}, full(slot));
 }
 
-/// Whether no kernel of the plan writes the weights.
-bool StreamEmitter::readsAhead() const {
-  return llvm::all_of(form.right, [&](const StreamOperand &o) {
-    const std::vector<ValueId> &inputs = p.kernel.body.inputs;
-    return p.kernel.early.mayReadAhead(static_cast<size_t>(llvm::find(inputs, o.rows.value) - inputs.begin()));
-  });
-}
-
 /// The stage has been read by this warp. Once all of it that share it have read it, the next one takes its place.
-void StreamEmitter::release(Value stage, Value slot, Value parity, Value warpN, Value policy) {
+void StreamEmitter::release(Value stage, Value slot, Value parity, Value warpN) {
   hopper.syncWarp();
   auto one = scf::IfOp::create(b, loc, i.equal(lane, i.of(0)));
   OpBuilder::InsertionGuard guard(b);
@@ -118,7 +90,7 @@ void StreamEmitter::release(Value stage, Value slot, Value parity, Value warpN, 
   b.setInsertionPoint(more.thenBlock()->getTerminator());
   if (tile.warpsN > 1)
     hopper.wait(empty(slot), parity);
-  copy(next, slot, policy);
+  copy(next, slot);
 }
 
 StreamEmitter::Vector StreamEmitter::load(Value address) {
@@ -131,91 +103,8 @@ StreamEmitter::Vector StreamEmitter::load(Value address) {
   return out;
 }
 
-Value StreamEmitter::pure(const Twine &text, const char *constraints, ValueRange operands) {
-  return LLVM::InlineAsmOp::create(b, loc, b.getI32Type(), operands, b.getStringAttr(text),
-                                   b.getStringAttr(constraints), UnitAttr(), UnitAttr(),
-                                   LLVM::TailCallKindAttr::get(b.getContext(), LLVM::TailCallKind::None),
-                                   LLVM::AsmDialectAttr(), ArrayAttr())
-      .getResult(0);
-}
-
-/// Four integers of 8 bits as two pairs of floats, exactly. bf16: the lower seven bits behind the exponent of 128 are 128 + them,
-/// and the sign behind it is 128 or 256. f16: the integer + 128 behind the exponent of 1024.
-std::pair<Value, Value> StreamEmitter::widen(Value four) {
-  Value out[2];
-  for (int half = 0; half < 2; ++half) {
-    const char *bytes = half ? "0x4342" : "0x4140";
-    if (shape.left == DType::BF16)
-      out[half] = pure(Twine("{\n.reg .b32 p, x, y;\nprmt.b32 p, $1, 0x43434343, ") + bytes +
-                           ";\nand.b32 x, p, 0xff7fff7f;\nand.b32 y, p, 0xff80ff80;\nsub.rn.bf16x2 $0, x, y;\n}",
-                       "=r,r", four);
-    else
-      out[half] = pure(Twine("{\n.reg .b32 p, x;\nxor.b32 x, $1, 0x80808080;\nprmt.b32 p, x, 0x64646464, ") + bytes +
-                           ";\nsub.rn.f16x2 $0, p, $2;\n}",
-                       "=r,r,r", {four, i.of(0x64806480)});
-  }
-  return {out[0], out[1]};
-}
-
-void StreamEmitter::multiply(MutableArrayRef<Value> sums, ArrayRef<Value> weights, Value low, Value high) {
-  multiplyByWarp(b, loc, shape.left, sums, weights, {low, high});
-}
-
-/// What multiplies the sums of the thread's rows of weights, from `row` of the block's on: two of each sixteen. By product; empty
-/// where there is nothing. Asked for ahead of the stream.
-SmallVector<SmallVector<Value>> StreamEmitter::loadScales(Value row) {
-  SmallVector<SmallVector<Value>> out(static_cast<size_t>(shape.products));
-  for (auto [scales, operand] : llvm::zip(out, form.right)) {
-    const StreamAccess &scale = operand.scale;
-    if (scale.value == kNone)
-      continue;
-    DType t = p.kernel.body.type(scale.value).dtype;
-    Type element = t == DType::F32 ? Type(b.getF32Type()) : t == DType::BF16 ? Type(b.getBF16Type()) : b.getF16Type();
-    Value pointer =
-        p.inputs[static_cast<size_t>(llvm::find(p.kernel.body.inputs, scale.value) - p.kernel.body.inputs.begin())];
-    for (int half = 0; half < 2 * tile.blocksOfWarp(); ++half) {
-      Value n = i.min(i.add(i.add(firstColumn, row), half * 8), i.of(shape.n - 1));
-      Value at = arith::ExtUIOp::create(b, loc, b.getI64Type(), n);
-      auto constant = [&](int64_t v) { return arith::ConstantIntOp::create(b, loc, b.getI64Type(), v).getResult(); };
-      at = arith::AddIOp::create(b, loc, arith::MulIOp::create(b, loc, at, constant(scale.stride)),
-                                 constant(scale.offset));
-      Value address = LLVM::GEPOp::create(b, loc, pointer.getType(), element, pointer, ValueRange{at});
-      Value v = LLVM::LoadOp::create(b, loc, element, address, static_cast<unsigned>(dtypeSize(t)), false, false,
-                                     /*isInvariant=*/true);
-      scales.push_back(t == DType::F32 ? v : arith::ExtFOp::create(b, loc, b.getF32Type(), v).getResult());
-    }
-  }
-  return out;
-}
-
-/// To [part][product][row of the left operand][row of the weights].
-void StreamEmitter::storeSums(ValueRange sums, ArrayRef<SmallVector<Value>> scales, Value part, Value row) {
-  int64_t groups = shape.rows() / 8, blocks = tile.blocksOfWarp();
-  Value m0 = i.mul(i.rem(lane, 4), 2);
-  for (int product = 0; product < shape.products; ++product)
-    for (int64_t j = 0; j < groups; ++j)
-      for (int odd = 0; odd < 2; ++odd) {
-        Value m = i.add(m0, 8 * j + odd);
-        Value there = 8 * j + 8 > shape.m ? i.less(m, i.of(shape.m)) : Value();
-        p.when(there, [&] {
-          Value at =
-              i.add(i.mul(i.add(i.mul(i.add(i.mul(part, shape.products), product), shape.m), m), shared.stride), row);
-          Value to = LLVM::GEPOp::create(b, loc, dynamic.getType(), b.getF32Type(), dynamic, ValueRange{at});
-          for (int64_t block = 0; block < blocks; ++block)
-            for (int half = 0; half < 2; ++half) {
-              Value v = sums[static_cast<size_t>(((product * blocks + block) * groups + j) * 4 + half * 2 + odd)];
-              if (const auto &s = scales[static_cast<size_t>(product)]; !s.empty())
-                v = arith::MulFOp::create(b, loc, v, s[static_cast<size_t>(block * 2 + half)]);
-              Value at = LLVM::GEPOp::create(b, loc, to.getType(), b.getF32Type(), to,
-                                             ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(block * 16 + half * 8)});
-              LLVM::StoreOp::create(b, loc, v, at, 4);
-            }
-        });
-      }
-}
-
 /// All stages, and the sums to shared memory.
-void StreamEmitter::multiplyAll(Value policy) {
+void StreamEmitter::multiplyAll() {
   int64_t groups = shape.rows() / 8, blocks = tile.blocksOfWarp();
   Value warpN = i.rem(warp, tile.warpsN), part = i.div(warp, tile.warpsN);
   Value g = i.div(lane, 4), t = i.rem(lane, 4);
@@ -273,24 +162,16 @@ void StreamEmitter::multiplyAll(Value policy) {
           }
         }
     }
-    release(loop.getInductionVar(), slot, parity, warpN, policy);
+    release(loop.getInductionVar(), slot, parity, warpN);
     scf::YieldOp::create(b, loc, next);
   }
   hopper.syncBlock(); // the sums lie where stages were
-  storeSums(loop.getResults(), scales, part, row);
+  finish(loop.getResults(), scales, part, row);
 }
 
 void StreamEmitter::emit() {
-  dynamic = dynamicShared(p);
-  Type i32 = b.getI32Type();
-  base = arith::TruncIOp::create(b, loc, i32, LLVM::PtrToIntOp::create(b, loc, b.getI64Type(), dynamic));
-  thread = NVVM::ThreadIdXOp::create(b, loc, i32);
-  warp = hopper.firstLane(i.shiftRight(thread, 5));
-  lane = i.andWith(thread, 31);
-  firstColumn = i.mul(Value(NVVM::BlockIdXOp::create(b, loc, i32)), tile.tileN);
+  base = arith::TruncIOp::create(b, loc, b.getI32Type(), LLVM::PtrToIntOp::create(b, loc, b.getI64Type(), dynamic));
   stages = (shape.k + perStage() - 1) / perStage();
-
-  Value policy = p.kernel.schedule.once ? evictFirst(b, loc) : Value();
   auto first = scf::IfOp::create(b, loc, i.equal(thread, i.of(0)));
   {
     OpBuilder::InsertionGuard guard(b);
@@ -302,7 +183,7 @@ void StreamEmitter::emit() {
     hopper.fenceBarrierInit();
     auto ahead = scf::ForOp::create(b, loc, i.of(0), i.of(std::min<int64_t>(tile.stages, stages)), i.of(1));
     b.setInsertionPointToStart(ahead.getBody());
-    copyRight(ahead.getInductionVar(), ahead.getInductionVar(), policy);
+    copyRight(ahead.getInductionVar(), ahead.getInductionVar());
     if (!readsAhead())
       copyLeft(ahead.getInductionVar(), ahead.getInductionVar());
   }
@@ -316,13 +197,7 @@ void StreamEmitter::emit() {
     copyLeft(ahead.getInductionVar(), ahead.getInductionVar());
   }
   hopper.syncBlock();
-  multiplyAll(policy);
-  hopper.syncBlock();
-  auto index = [&](Value v) { return arith::IndexCastUIOp::create(b, loc, b.getIndexType(), v).getResult(); };
-  GemmTile place;
-  place.batch = place.m = p.index(0);
-  place.n = index(firstColumn);
-  finishStaged(p, place, index(thread), dynamic, shared.stride, shape.m, p.index(0), tile.parts());
+  multiplyAll();
 }
 
 /// `columns` elements of a row at a time, 128 bytes or less.
@@ -360,17 +235,22 @@ Status emitGemmStream(ModuleOp module, const GemmKernel &kernel, const CodeTarge
   tile.warps = static_cast<int>(s.warpsN * s.warpsK);
   tile.warpsN = static_cast<int>(s.warpsN);
   tile.blocksPerSm = static_cast<int>(s.blocksPerSm);
+  tile.direct = s.kernel == "direct";
   cost::StreamShared shared = streamShared(form.shape, tile);
-  if (tile.stages % tile.parts() != 0) // a warp would take what another's stage left in its slot for its own
+  if (!tile.direct &&
+      tile.stages % tile.parts() != 0) // a warp would take what another's stage left in its slot for its own
     return unsupported({}, "internal: " + std::to_string(tile.stages) + " stages for " + std::to_string(tile.parts()) +
                                " parts of K");
   if (static_cast<double>(shared.total) > machine.sharedPerBlock)
     return unsupported({}, "internal: " + std::to_string(shared.total) + " bytes of shared memory");
 
-  std::vector<PackageTensorMap> maps{mapOf(kernel, form.left, s.shape.m, s.shape.k, form.shape.rows())};
-  for (const StreamOperand &o : form.right) {
-    maps.push_back(mapOf(kernel, o.rows, s.shape.n, s.shape.k, tile.tileN));
-    maps.back().l2Promotion = 256;
+  std::vector<PackageTensorMap> maps;
+  if (!tile.direct) {
+    maps.push_back(mapOf(kernel, form.left, s.shape.m, s.shape.k, form.shape.rows()));
+    for (const StreamOperand &o : form.right) {
+      maps.push_back(mapOf(kernel, o.rows, s.shape.n, s.shape.k, tile.tileN));
+      maps.back().l2Promotion = 256;
+    }
   }
 
   MLIRContext *ctx = module.getContext();
@@ -398,7 +278,10 @@ Status emitGemmStream(ModuleOp module, const GemmKernel &kernel, const CodeTarge
   ValueRange arguments = entry->getArguments();
   GemmParts parts(b, loc, kernel, traces, target, /*aligned=*/true, arguments.take_front(inputs),
                   arguments.slice(inputs, kernel.body.outputs.size()));
-  StreamEmitter(parts, form, tile, arguments.drop_front(pointers)).emit();
+  if (tile.direct)
+    emitDirectly(parts, form, tile);
+  else
+    StreamEmitter(parts, form, tile, arguments.drop_front(pointers)).emit();
   LLVM::ReturnOp::create(b, loc, ValueRange{});
 
   launch.kernel = kernel.name;

@@ -10,7 +10,7 @@
 namespace rl::emit {
 
 /// Adds `kernel.name` to the module and fills in the launch's grid, block, shared memory, alignment and tensor maps. The kernel's
-/// schedule is "stream". Pointers that are not multiples of 16 bytes need another kernel. Code::Unsupported where streamForm
+/// schedule is "stream" or "direct". Pointers that are not multiples of 16 bytes need another kernel. Code::Unsupported where streamForm
 /// refuses.
 Status emitGemmStream(mlir::ModuleOp, const GemmKernel &, const CodeTarget &, const cost::TargetDesc &,
                       PackageLaunch &);

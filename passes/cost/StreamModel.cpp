@@ -27,10 +27,19 @@ constexpr double kMacs = 670, kIssue = 2.2;
 /// Ahead of the first stage and behind the last: barriers, sums are exchanged and added, the epilogue waits for its loads. And again
 /// for each further block that an SM has in the same place, where no other hides it.
 constexpr double kEndSeconds = 1.8e-6, kTurnSeconds = 2e-6;
+/// Where weights are loaded to registers: of the copy bandwidth, what is reached; at the end, where less is on its way, seconds, and
+/// bytes of a block a second, of blocks larger than that; for each round that is not asked for at the start; and where an SM has
+/// fewer warps than hide each other, seconds for each that is missing.
+constexpr double kDirect = 0.98, kDirectEndSeconds = 0.8e-6, kDirectEndBytes = 50e9, kDirectBlock = 17e3,
+                 kRoundSeconds = 0.5e-6, kDirectWarps = 32, kWarpSeconds = 0.07e-6;
+/// Rows that such a kernel has.
+constexpr int64_t kMostDirectRows = 1;
 
 /// Registers of a thread that multiplies: sums, fragments of both sides, scales, addresses; and what ptxas wants to be free with, or
 /// it spills.
 int64_t registersOf(const StreamShape &s, const StreamTile &t) {
+  if (t.direct)
+    return (4 * t.tileN * s.products + (s.widens() ? 8 : 4)) * t.stages + 2 * t.tileN * s.products + 16;
   int64_t sums = s.products * t.blocksOfWarp() * s.rows() / 2, left = s.widens() ? s.rows() : s.rows() / 2;
   int64_t scales = s.widens() ? 2 * s.products * t.blocksOfWarp() : 0;
   return sums + left + scales + 32 + 8 * s.products + sums / 8;
@@ -45,7 +54,10 @@ int64_t registersFor(const StreamTile &t, const TargetDesc &machine) {
 } // namespace
 
 std::string StreamTile::str() const {
-  std::string out = std::to_string(tileN) + " columns a block, " + std::to_string(stages) + " stages, " +
+  std::string out = std::to_string(tileN) + " columns a block, " + std::to_string(stages) +
+                    (!direct       ? " stages, "
+                     : stages == 1 ? " round, "
+                                   : " rounds, ") +
                     std::to_string(parts()) + " parts of K";
   if (blocksPerSm > 1)
     out += ", " + std::to_string(blocksPerSm) + " blocks an SM";
@@ -62,19 +74,48 @@ std::string StreamCandidate::str() const {
 StreamShared streamShared(const StreamShape &s, const StreamTile &t) {
   constexpr int64_t period = 1024; // of the 128-byte swizzle
   StreamShared out;
-  out.right = roundUp(t.rows() * kStageBytes, period);
-  // As many elements of the left operand as bytes (i8) or pairs of bytes of the right one.
-  out.left = s.rows() * kStageBytes * (s.widens() ? 2 : 1);
-  out.stage = s.products * out.right + out.left;
+  if (!t.direct) {
+    out.right = roundUp(t.rows() * kStageBytes, period);
+    // As many elements of the left operand as bytes (i8) or pairs of bytes of the right one.
+    out.left = s.rows() * kStageBytes * (s.widens() ? 2 : 1);
+    out.stage = s.products * out.right + out.left;
+  }
   // Neighbouring rows of sums four banks apart: a warp's threads write eight columns of four pairs of rows.
-  out.stride = t.rows() + 4;
+  out.stride = t.direct ? t.tileN : t.rows() + 4;
   out.sums = roundUp(t.parts() * s.products * s.m * out.stride * 4, period);
   out.barriers = std::max(out.stage * t.stages, out.sums);
-  out.total = out.barriers + 16 * t.stages;
+  out.total = out.barriers + (t.direct ? 0 : 16 * t.stages);
+  return out;
+}
+
+/// The same where weights are loaded to registers.
+static StreamCandidate predictDirect(const StreamShape &s, const StreamTile &t, const TargetDesc &machine) {
+  StreamCandidate out;
+  out.tile = t;
+  const double clock = machine.clockHz, K = static_cast<double>(s.k), rightBytes = s.widens() ? 1 : 2;
+  out.blocks = std::ceil(static_cast<double>(s.n) / t.tileN);
+  // Blocks follow each other where one has ended: the busiest SM has one more than its share at most.
+  const double turns = std::max(1.0, out.blocks / machine.smCount), resident = std::min(turns, 1.0 * t.blocksPerSm);
+  const double ofBlock = t.tileN * s.products * K * rightBytes;
+  const double rounds = std::ceil(K * rightBytes / (512.0 * t.warps));
+  const double inFlight = resident * ofBlock * std::min(1.0, t.stages / rounds);
+  out.memory = std::max(s.bytes / (machine.dramCopy * kDirect), turns * ofBlock / inFlight * machine.memoryLatency);
+  out.ingest = turns * (ofBlock + 2 * K) / (kIngest * clock);
+  // A weight's share of its load, its conversion, its product and of what adds up parts; whole rounds are computed.
+  const double weights = turns * t.tileN * s.products * rounds * 512 * t.warps / rightBytes;
+  out.compute = weights / 32 * (rightBytes / 16 + (s.widens() ? 2.4 : 0.3)) / (kIssue * clock);
+  out.end = kDirectEndSeconds + std::max(0.0, ofBlock - kDirectBlock) / kDirectEndBytes +
+            (rounds - std::min<double>(rounds, t.stages)) * kRoundSeconds +
+            std::max(0.0, kDirectWarps - t.blocksPerSm * t.warps) * kWarpSeconds +
+            s.ops * static_cast<double>(s.m) * turns * t.tileN / (machine.issueLanes * clock);
+  const double a = out.memory * out.memory, b = std::max(out.ingest, out.compute);
+  out.seconds = std::sqrt(std::sqrt(a * a + b * b * b * b)) + out.end;
   return out;
 }
 
 StreamCandidate predictStream(const StreamShape &s, const StreamTile &t, const TargetDesc &machine) {
+  if (t.direct)
+    return predictDirect(s, t, machine);
   StreamCandidate out;
   out.tile = t;
   double clock = machine.clockHz;
@@ -99,6 +140,38 @@ StreamCandidate predictStream(const StreamShape &s, const StreamTile &t, const T
   double a = out.memory * out.memory, b = std::max(out.ingest, out.compute);
   out.seconds = std::sqrt(std::sqrt(a * a + b * b * b * b)) + out.end;
   return out;
+}
+
+/// Tiles of kernels that load weights to registers.
+static void directCandidates(const StreamShape &s, int64_t live, const TargetDesc &machine,
+                             std::vector<StreamCandidate> &out) {
+  constexpr int64_t kLongest = int64_t(1) << 28; // of which 32 bits count the bytes
+  if (s.m > kMostDirectRows || s.k > kLongest)
+    return;
+  constexpr int64_t kEpilogueRegisters = 40; // beside what is alive there
+  constexpr int kMostLoads = 8;              // of a thread on their way
+  constexpr double kLeastUsed = 0.8;
+  const int64_t slices = (s.k * (s.widens() ? 1 : 2) + 511) / 512;
+  for (int warps : {8, 16, 4})
+    for (int columns : {4, 2, 8})
+      for (int ahead = 1; ahead * columns * s.products <= kMostLoads; ++ahead) {
+        const int64_t rounds = (slices + warps - 1) / warps;
+        // Warps that have nothing of the last round have less on its way.
+        if (ahead > rounds ||
+            (warps > 4 && static_cast<double>(slices) < kLeastUsed * static_cast<double>(rounds * warps)))
+          continue;
+        StreamTile t;
+        t.direct = true;
+        t.tileN = columns;
+        t.warps = warps;
+        t.stages = ahead;
+        int64_t registers = roundUp(std::max(registersOf(s, t), live + kEpilogueRegisters), 8);
+        if (registers > static_cast<int64_t>(machine.registersPerThread))
+          continue;
+        t.blocksPerSm = static_cast<int>(std::min(machine.registersPerSm / static_cast<double>(t.threads() * registers),
+                                                  machine.maxThreadsPerSm / t.threads()));
+        out.push_back(predictStream(s, t, machine));
+      }
 }
 
 std::vector<StreamCandidate> streamCandidates(const StreamShape &s, bool even, int64_t live,
@@ -140,6 +213,7 @@ std::vector<StreamCandidate> streamCandidates(const StreamShape &s, bool even, i
       t.stages -= t.parts();
       out.push_back(predictStream(s, t, machine));
     }
+  directCandidates(s, live, machine, out);
   return out;
 }
 

@@ -3,7 +3,8 @@
 //
 // How a product of few rows is divided between the SMs of a machine with tensor memory copies (compute capability 9.0), and how
 // long that takes. The kernel is compiler/emit/GemmStream: a block has some rows of the right operand and all of K, which pass
-// through a ring of stages; warps multiply the stages of their turn, and their sums are added at the end.
+// through a ring of stages; warps multiply the stages of their turn, and their sums are added at the end. Of one row it is
+// compiler/emit/GemmDirect: a small block, whose threads load what they multiply.
 #pragma once
 
 #include "passes/cost/Target.h"
@@ -19,13 +20,13 @@ namespace rl::cost {
 struct StreamShape {
   int64_t m = 0, n = 0, k = 0;
   DType left = DType::BF16;  ///< bf16 or f16: what is multiplied
-  DType right = DType::BF16; ///< the same, or i8
+  DType right = DType::BF16; ///< the same, or of 8 bits
   int products = 1;          ///< that share the left operand
   double bytes = 0;          ///< that are read and written in all
   double ops = 0;            ///< of the epilogue, an element
 
   int64_t rows() const { return (m + 7) / 8 * 8; } ///< as tensor cores have them
-  bool widens() const { return right == DType::I8; }
+  bool widens() const { return dtypeSize(right) == 1; }
 };
 
 /// The most rows that such a kernel has.
@@ -37,6 +38,8 @@ struct StreamTile {
   int warps = 8;  ///< that multiply
   int warpsN = 1; ///< of these, how many divide a stage's rows; the others have other stages
   int blocksPerSm = 1;
+  /// The right operand is loaded to registers: `stages` are rounds, of 512 bytes of K for each warp.
+  bool direct = false;
 
   int parts() const { return warps / warpsN; } ///< in which K is added up
   int threads() const { return 32 * warps; }
@@ -44,7 +47,7 @@ struct StreamTile {
   int blocksOfWarp() const { return (tileN + 16 * warpsN - 1) / (16 * warpsN); }
   int rows() const { return 16 * warpsN * blocksOfWarp(); } ///< of a stage, whole blocks
   bool operator==(const StreamTile &) const = default;
-  std::string str() const; ///< "84 columns a block, 13 stages"
+  std::string str() const; ///< "84 columns a block, 13 stages"; "4 columns a block, 1 round"
 };
 
 /// Bytes of dynamic shared memory, in the order in which they lie there; parts are multiples of 1,024, the period of the swizzle.

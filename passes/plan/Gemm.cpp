@@ -477,6 +477,14 @@ std::string figure(double v, const char *format = "%.3g") {
 
 } // namespace
 
+static double rightBytes(const Graph &graph, const std::vector<NodeId> &products, const std::vector<ValueId> &loads) {
+  double bytes = 0;
+  for (NodeId n : products)
+    if (ValueId v = largestLoad(graph, graph.nodes[n].inputs[1].value, loads); v != kNone)
+      bytes += static_cast<double>(graph.type(v).bytes());
+  return bytes;
+}
+
 bool readsRightOnce(const Graph &graph, const std::vector<NodeId> &products, const std::vector<ValueId> &loads,
                     const GemmSchedule &s, const cost::TargetDesc &target) {
   if (!target.gpu || s.tileM < s.shape.m)
@@ -516,9 +524,11 @@ void scheduleGemm(const Graph &graph, const Trace &epilogue, const std::vector<N
   for (size_t i = 0; i < all.size(); ++i) {
     works.push_back(workOf(graph, epilogue, products, g.inputs, all[i], target));
     times.push_back(cost::estimate(works.back(), target));
-    if (all[i].once) {
-      // Until the stream of the right operand flows and after it: what 34, 90 and 235 MB took on an H200 beside their traffic.
-      constexpr double ends = 2.2e-6;
+    if (all[i].kernel == "thin") {
+      // Until the stream of the right operand flows and after it: what 34, 90 and 235 MB took on an H200 beside their traffic. Of 4
+      // MB about half of that; less is over before it flows.
+      constexpr double most = 2.2e-6, whole = 8e6;
+      const double ends = most * std::min(1.0, rightBytes(graph, products, g.inputs) / whole);
       times[i].tail += ends;
       times[i].total += ends;
     }

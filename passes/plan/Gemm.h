@@ -43,6 +43,7 @@ bool shareKernel(const Graph &, const Node &, const Node &);
 ///   mma      GPU: tiles in shared memory, 16-bit operands on the tensor cores of a warp
 ///   thin     GPU: a few rows, the right operand streamed from memory once; `stages` loads of a thread in flight
 ///   stream   compute capability 9.0: up to 64 rows, the right operand by tensor memory copies (compiler/emit/GemmStream)
+///   direct   the same, one row, the right operand straight to registers (compiler/emit/GemmDirect); `stages` rounds of them
 ///   wgmma    compute capability 9.0: tensor memory copies and warpgroup products (compiler/emit/WgmmaGemm)
 struct GemmSchedule {
   std::string kernel;
@@ -52,10 +53,12 @@ struct GemmSchedule {
   int64_t stages = 1;                      ///< tiles of operands in flight
   int64_t threads = 1;
   int64_t warpsM = 1, warpsN = 1, warpsK = 1; ///< of mma, thin and stream: how a tile is divided between warps
-  int64_t blocksPerSm = 1;                    ///< of stream
+  int64_t blocksPerSm = 1;                    ///< of stream and direct
   bool once =
       false; ///< the right operand is read once, and asked for so that it leaves the L2 cache before what else is there
   cost::GemmTile wgmma; ///< of wgmma: all of its tile
+  /// Of passes/plan/Stream.
+  bool streams() const { return kernel == "stream" || kernel == "direct"; }
   bool operator==(const GemmSchedule &) const = default;
 };
 

@@ -44,7 +44,7 @@ struct PlannedGroup {
       0;               ///< tensors of so many bytes or more leave the cache before they are read again; 0: none does
   bool online = false; ///< a maximum and the sum of exponentials over it take one pass (OnlineSum.h)
   std::optional<GemmSchedule> gemm;     ///< of a kernel of matrix products, with B*M `rows` of N
-  std::optional<GemmSchedule> fallback; ///< of "wgmma" and "stream": for pointers that are not aligned
+  std::optional<GemmSchedule> fallback; ///< of "wgmma", "stream" and "direct": for pointers that are not aligned
   std::string key;                      ///< of products on a GPU: what it is the same kernel as (TileChoice.h)
   std::vector<TileCandidate> tiles;     ///< of products on a GPU: the model's first, and those that come near it
   size_t tile = 0;                      ///< which of them it has

@@ -56,14 +56,16 @@ std::optional<StreamAccess> accessOf(const Trace &trace, const Instance &in, boo
   return out;
 }
 
-/// An integer that was made a float, exactly.
-std::optional<StreamAccess> integersOf(const Graph &graph, const Trace &trace, uint32_t i) {
+bool isNarrow(DType t) { return t == DType::I8 || t == DType::F8E4M3 || t == DType::F8E5M2; }
+
+/// A number of 8 bits that was made a wider float, exactly.
+std::optional<StreamAccess> narrowOf(const Graph &graph, const Trace &trace, uint32_t i) {
   i = behindViews(graph, trace, i);
   const Instance &in = trace.instances[i];
   if (in.node == kNone || graph.nodes[in.node].op != OpKind::Cast || in.operands[0] == kNone)
     return std::nullopt;
   const Instance &load = trace.instances[behindViews(graph, trace, in.operands[0])];
-  if (load.node != kNone || graph.type(load.value).dtype != DType::I8)
+  if (load.node != kNone || !isNarrow(graph.type(load.value).dtype))
     return std::nullopt;
   return accessOf(trace, load, true);
 }
@@ -88,7 +90,7 @@ Result<StreamOperand> streamOperand(const Graph &graph, const Trace &trace) {
     out.rows = *rows;
     return out;
   }
-  if (std::optional<StreamAccess> rows = integersOf(graph, trace, i)) {
+  if (std::optional<StreamAccess> rows = narrowOf(graph, trace, i)) {
     out.rows = *rows;
     return out;
   }
@@ -98,14 +100,14 @@ Result<StreamOperand> streamOperand(const Graph &graph, const Trace &trace) {
     i = behindViews(graph, trace, in->operands[0]);
     in = &trace.instances[i];
     if (in->node == kNone || graph.nodes[in->node].specIndex != cast.specIndex)
-      return unsupported({}, name + " is a cast of no 8-bit integers");
+      return unsupported({}, name + " is a cast of no 8-bit numbers");
   }
   if (graph.nodes[in->node].op != OpKind::Mul || in->operands[0] == kNone || in->operands[1] == kNone)
-    return unsupported({}, name + " is neither in memory nor 8-bit integers times one number for all of K");
+    return unsupported({}, name + " is neither in memory nor 8-bit numbers times one number for all of K");
   if (graph.strict)
     return unsupported({}, name + " is rounded element by element in strict numerics");
   for (size_t side : {0, 1}) {
-    std::optional<StreamAccess> rows = integersOf(graph, trace, in->operands[side]);
+    std::optional<StreamAccess> rows = narrowOf(graph, trace, in->operands[side]);
     if (!rows)
       continue;
     uint32_t other = behindViews(graph, trace, in->operands[1 - side]);
@@ -122,7 +124,7 @@ Result<StreamOperand> streamOperand(const Graph &graph, const Trace &trace) {
     out.scale = *scale;
     return out;
   }
-  return unsupported({}, name + " is not 8-bit integers times one number for all of K");
+  return unsupported({}, name + " is not 8-bit numbers times one number for all of K");
 }
 
 StreamForm streamForm(const Graph &graph, const std::vector<NodeId> &products,
@@ -166,7 +168,7 @@ StreamForm streamForm(const Graph &graph, const std::vector<NodeId> &products,
     if (!right)
       return refuse(right.error().message);
     DType u = graph.type(right->rows.value).dtype;
-    if (u != DType::I8 && u != t)
+    if (!isNarrow(u) && u != t)
       return refuse(quoted(graph, right->rows.value) + " is " + dtypeName(u) + " beside " + dtypeName(t));
     if (i > 0 && u != s.right)
       return refuse("the right operands have different types");
@@ -211,14 +213,19 @@ static int64_t stagesOf(const cost::StreamShape &shape) {
 static double savedAhead(const cost::StreamShape &shape, const cost::StreamTile &tile, const cost::TargetDesc &target) {
   constexpr double kMost = 2e-6;
   const auto stages = static_cast<double>(std::min<int64_t>(tile.stages, stagesOf(shape)));
-  return std::min(kMost, stages * 128 * static_cast<double>(shape.n * shape.products) / target.dramCopy);
+  auto bytes = stages * 128 * static_cast<double>(shape.n * shape.products);
+  if (tile.direct) // of the blocks that there is room for
+    bytes =
+        std::min(static_cast<double>(shape.n * shape.k * shape.products) * static_cast<double>(dtypeSize(shape.right)),
+                 target.smCount * tile.blocksPerSm * tile.threads() * 16 * tile.stages * tile.tileN * shape.products);
+  return std::min(kMost, bytes / target.dramCopy);
 }
 
 void scheduleStream(const Graph &graph, const Trace &epilogue, const std::vector<NodeId> &products,
                     const std::vector<Trace> &operands, const cost::TargetDesc &target, PlannedGroup &g,
                     const GemmSchedule *only) {
   if (!target.gpu || target.sm != 90 || !g.gemm || g.gemm->shape.m > cost::kMostStreamRows ||
-      (only && only->kernel != "stream"))
+      (only && !only->streams()))
     return;
   auto refuse = [&](const std::string &why) { g.why.push_back("no streamed operand: " + why); };
   if (int64_t segment = tileSegments(graph, epilogue).columns)
@@ -247,10 +254,10 @@ void scheduleStream(const Graph &graph, const Trace &epilogue, const std::vector
   };
   auto scheduleOf = [&](const cost::StreamTile &tile) {
     GemmSchedule s = *g.gemm;
-    s.kernel = "stream";
+    s.kernel = tile.direct ? "direct" : "stream";
     s.tileM = s.shape.m;
     s.tileN = tile.tileN;
-    s.tileK = 128 / static_cast<int64_t>(dtypeSize(shape.right));
+    s.tileK = (tile.direct ? 512 * tile.parts() : 128) / static_cast<int64_t>(dtypeSize(shape.right));
     s.stages = tile.stages;
     s.threads = tile.threads();
     s.warpsM = 1;
@@ -303,15 +310,14 @@ void scheduleStream(const Graph &graph, const Trace &epilogue, const std::vector
   g.time = time;
 
   g.why.resize(1); // what was said of the kernel that is not taken
-  std::snprintf(text, sizeof text, "predicted %.3g us; kernel 'stream', ", seconds * 1e6);
+  std::snprintf(text, sizeof text, "predicted %.3g us; kernel '%s', ", seconds * 1e6, s.kernel.c_str());
   g.why.push_back(text + best->str());
   if (s.once)
     g.why.push_back(kReadOnce);
   if (ahead) {
-    std::snprintf(
-        text, sizeof text,
-        "weights are asked for while the kernel before still runs, as many as the ring holds: %.2g us of these",
-        savedAhead(shape, tile, target) * 1e6);
+    std::snprintf(text, sizeof text,
+                  "weights are asked for while the kernel before still runs, as many as %s: %.2g us of these",
+                  tile.direct ? "registers hold" : "the ring holds", savedAhead(shape, tile, target) * 1e6);
     g.why.push_back(text);
   }
   for (const StreamOperand &o : form.right)

@@ -1,9 +1,10 @@
 // Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Which products of few rows the kernel that streams the right operand computes (compiler/emit/GemmStream), and whether it is the
-// quickest. The right operand is 16-bit floats as they are in memory, or 8-bit integers times a number that all of K shares: these
-// are multiplied as they are, and the sums get the number. Planner and emitter ask the same function. No MLIR here.
+// Which products of few rows the kernels that stream the right operand compute (compiler/emit/GemmStream and GemmDirect), and
+// whether one of them is the quickest. The right operand is 16-bit floats as they are in memory, or 8-bit numbers times one that
+// all of K shares: these are multiplied as they are, and the sums get the number. Planner and emitter ask the same function. No
+// MLIR here.
 #pragma once
 
 #include "passes/cost/StreamModel.h"

@@ -16,7 +16,9 @@ std::string TileCandidate::str() const {
                     "x" + std::to_string(schedule.tileK);
   if (schedule.kernel == "thin")
     out += ", warps " + std::to_string(schedule.warpsN) + "x" + std::to_string(schedule.warpsK);
-  if (schedule.kernel == "stream")
+  if (schedule.kernel == "direct")
+    out += ", " + std::to_string(schedule.warpsK) + " parts of K";
+  if (schedule.streams())
     out += ", " + std::to_string(schedule.stages) + " stages" +
            (schedule.blocksPerSm > 1 ? ", " + std::to_string(schedule.blocksPerSm) + " blocks an SM" : "");
   return out;
@@ -146,7 +148,7 @@ void rankCandidates(PlannedGroup &g) {
     const GemmSchedule &s = g.tiles[i].schedule;
     if (ranked.size() == kMostCandidates || seconds > kWithin * g.time.total)
       break;
-    const bool many = s.kernel == "wgmma" || s.kernel == "stream";
+    const bool many = s.kernel == "wgmma" || s.streams();
     if (std::any_of(ranked.begin(), ranked.end(), [&](const TileCandidate &c) { return c.schedule == s; }))
       continue;
     if (!many || ++taken[form(s)] <= kOfAForm)

@@ -19,10 +19,11 @@ double sizeOf(DType t) { return static_cast<double>(dtypeSize(t)); }
 /// again, and it is widened once, through memory.
 int64_t widenedRows(const cost::TargetDesc &machine) { return machine.gpu ? 2 : 16; }
 
-/// A kernel that streams the right operand, in 16 bits or as i8, beside few rows of 16 bits; nothing where there is none.
+/// A kernel that streams the right operand, in 16 bits or in 8, beside few rows of 16 bits; nothing where there is none.
 std::optional<double> streamSeconds(const ProductAsk &p, const cost::TargetDesc &machine) {
   const bool wide = p.b == p.a, sixteen = p.a == DType::BF16 || p.a == DType::F16;
-  if (!sixteen || !(wide || p.b == DType::I8) || p.batch != 1 || !p.rows || p.k % 16 != 0)
+  const bool narrow = p.b == DType::I8 || p.b == DType::F8E4M3 || p.b == DType::F8E5M2;
+  if (!sixteen || !(wide || narrow) || p.batch != 1 || !p.rows || p.k % 16 != 0)
     return std::nullopt;
   cost::StreamShape s;
   s.m = p.m;

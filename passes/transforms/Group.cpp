@@ -127,7 +127,7 @@ private:
           name("products", i64(g.gemm->products)),
       });
     }
-    if (g.gemm && g.gemm->kernel == "stream")
+    if (g.gemm && g.gemm->streams())
       schedule.push_back(name("blocks_per_sm", i64(g.gemm->blocksPerSm)));
     if (g.gemm && g.gemm->kernel == "wgmma") {
       const rl::cost::GemmTile &t = g.gemm->wgmma;

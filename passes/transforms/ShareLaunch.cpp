@@ -46,7 +46,7 @@ struct ShareLaunchPass : PassWrapper<ShareLaunchPass, OperationPass<func::FuncOp
     if (g.getKind() == "pointwise")
       return out;
     auto kernel = s.getAs<StringAttr>("kernel");
-    if (g.getKind() != "gemm" || (kernel != "thin" && kernel != "mma" && kernel != "stream"))
+    if (g.getKind() != "gemm" || (kernel != "thin" && kernel != "mma" && kernel != "stream" && kernel != "direct"))
       return std::nullopt;
     if (auto other = s.getAs<DictionaryAttr>("fallback"))
       out.unaligned = number(other, "threads");

@@ -388,9 +388,10 @@ std::optional<Generator::Val> Generator::weights(DType dtype, int64_t n, int64_t
   const int64_t manner = rng.below(10);
   if (manner < 2)
     return input(dtype, {n, k});
-  Val q = input(DType::I8, {n, k});
+  const DType narrow = rng.chance(70) ? DType::I8 : rng.chance(60) ? DType::F8E4M3 : DType::F8E5M2;
+  Val q = input(narrow, {n, k});
   if (rng.chance(15)) { // a part of larger rows
-    if (auto part = emit("slice", {input(DType::I8, {n, k + 32})},
+    if (auto part = emit("slice", {input(narrow, {n, k + 32})},
                          {{"dim", integer(1)}, {"start", integer(16)}, {"end", integer(k + 16)}}))
       q = *part;
   }
@@ -600,7 +601,9 @@ int main(int argc, char **argv) {
     if (!nudged)
       return "interpreter: " + nudged.error().str();
     const bool warpgroup = (*device)->record.find("kernel 'wgmma'") != std::string::npos,
-               stream = (*device)->record.find("kernel 'stream'") != std::string::npos, other = warpgroup || stream;
+               stream = (*device)->record.find("kernel 'stream'") != std::string::npos ||
+                        (*device)->record.find("kernel 'direct'") != std::string::npos,
+               other = warpgroup || stream;
     warpgroups += warpgroup;
     reducing += (*device)->record.find("are reduced within tiles") != std::string::npos;
     streams += stream;

@@ -36,9 +36,9 @@ Made formOf(int64_t m, int64_t k, const Weights &weights, DType left = DType::BF
   return out;
 }
 
-Weights scaled(int64_t n, int64_t k, std::vector<int64_t> scale, DType type = DType::BF16) {
+Weights scaled(int64_t n, int64_t k, std::vector<int64_t> scale, DType type = DType::BF16, DType narrow = DType::I8) {
   return [=](GraphBuilder &g) {
-    TensorHandle w = g.cast(g.input("w", DType::I8, {1, n, k}), type);
+    TensorHandle w = g.cast(g.input("w", narrow, {1, n, k}), type);
     return w * g.input("s", type, scale);
   };
 }
@@ -77,6 +77,8 @@ TEST(Stream, ScalesMultiplySums) {
 
 TEST(Stream, RefusesTheRest) {
   auto why = [](const Made &m) { return m.form.refusal; };
+  EXPECT_EQ(why(formOf(1, 256, scaled(96, 256, {1, 96, 1}, DType::BF16, DType::F8E5M2))), "");
+  EXPECT_NE(why(formOf(1, 256, scaled(96, 256, {1, 96, 1}, DType::BF16, DType::F8E8M0))), "") << "powers of two";
   EXPECT_NE(why(formOf(65, 256, scaled(96, 256, {1, 96, 1}))), "");
   EXPECT_NE(why(formOf(3, 256, scaled(96, 256, {1, 1, 256}))), "") << "a scale along K";
   EXPECT_NE(why(formOf(3, 256, scaled(96, 256, {1, 96, 1}), DType::BF16, true)), "") << "strict rounds each element";
@@ -97,14 +99,14 @@ cost::StreamShape shapeOf(int64_t m, DType right, int64_t n = 11008, int64_t k =
   s.n = n;
   s.k = k;
   s.right = right;
-  s.bytes = static_cast<double>(n * k * (right == DType::I8 ? 1 : 2) + m * (n + k) * 2);
+  s.bytes = static_cast<double>(n * k * static_cast<int64_t>(dtypeSize(right)) + m * (n + k) * 2);
   return s;
 }
 
 cost::TargetDesc h200() { return *cost::findTarget("h200"); }
 
 TEST(Stream, TilesAreWhole) {
-  for (DType right : {DType::BF16, DType::I8})
+  for (DType right : {DType::BF16, DType::I8, DType::F8E4M3})
     for (int64_t n : {100, 4096, 5501, 11008, 28672, 128256})
       for (int64_t m : {1, 8, 9, 16, 31, 64})
         for (int products : {1, 2}) {
@@ -114,6 +116,11 @@ TEST(Stream, TilesAreWhole) {
           if (!c)
             continue;
           const cost::StreamTile &t = c->tile;
+          EXPECT_EQ(t.direct, m == 1) << c->str();
+          if (t.direct) {
+            EXPECT_EQ(32 % (t.tileN * products), 0) << "lanes that end with one sum each";
+            continue;
+          }
           EXPECT_EQ(t.stages % t.parts(), 0) << "a slot of the ring is one warp's";
           EXPECT_GE(t.rows(), t.tileN);
           EXPECT_LE(t.tileN, 256);
@@ -136,17 +143,11 @@ TEST(Stream, TimesAsMeasured) {
     DType right;
     double us;
     int64_t n = 11008, k = 4096;
-  } rows[] = {{1, DType::BF16, 29.1},
-              {16, DType::BF16, 29.3},
-              {64, DType::BF16, 32.1},
-              {1, DType::I8, 19.2},
-              {16, DType::I8, 19.7},
-              {32, DType::I8, 21.4},
-              {64, DType::I8, 25.2},
-              {1, DType::I8, 11.2, 4096},
-              {16, DType::BF16, 15.0, 4096},
-              {64, DType::I8, 15.3, 4096},
-              {1, DType::I8, 18.5, 4096, 11008},
+  } rows[] = {{1, DType::BF16, 28.6},        {16, DType::BF16, 29.3},     {64, DType::BF16, 32.1},
+              {1, DType::I8, 17.4},          {1, DType::F8E4M3, 17.5},    {16, DType::I8, 19.7},
+              {32, DType::I8, 21.4},         {64, DType::I8, 25.2},       {1, DType::I8, 11.0, 4096},
+              {1, DType::BF16, 14.6, 4096},  {1, DType::I8, 7.3, 1024},   {1, DType::I8, 34.2, 28672},
+              {16, DType::BF16, 15.0, 4096}, {64, DType::I8, 15.3, 4096}, {1, DType::I8, 18.1, 4096, 11008},
               {16, DType::I8, 14.4, 6144}};
   for (const auto &r : rows) {
     std::optional<cost::StreamCandidate> c = cost::chooseStream(shapeOf(r.m, r.right, r.n, r.k), true, 8, h200());

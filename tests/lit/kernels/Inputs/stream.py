@@ -6,14 +6,14 @@ import json
 import sys
 
 
-def write(name, m, n, k, dtype="bf16", weights=1, granularity="axis", zero=False, behind=(), pitch=None, strict=False):
-    """`weights`: bytes of an element; `pitch`: elements of a row of them in memory."""
+def write(name, m, n, k, dtype="bf16", weights=1, granularity="axis", zero=False, behind=(), pitch=None, strict=False, narrow="i8"):
+    """`weights`: bytes of an element, `narrow`: their type where that is one; `pitch`: elements of a row of them in memory."""
     name = "few_" + name
     inputs = {"a": {"dtype": dtype, "shape": [m, k]}}
     nodes, operands = [], []
     for i in range(2 if "gate" in behind else 1):
         w = f"w{i}"
-        inputs[w] = {"dtype": "i8" if weights == 1 else dtype, "shape": [n, pitch or k]}
+        inputs[w] = {"dtype": narrow if weights == 1 else dtype, "shape": [n, pitch or k]}
         if pitch:
             nodes.append({"op": "slice", "inputs": [w], "outputs": [w + "s"], "attrs": {"dim": 1, "start": 0, "end": k}})
             w += "s"
@@ -47,6 +47,9 @@ def write(name, m, n, k, dtype="bf16", weights=1, granularity="axis", zero=False
 
 
 write("one", 1, 11008, 4096)
+write("float", 1, 11008, 4096, "f16", narrow="f8e5m2")
+write("floats", 16, 11008, 4096, narrow="f8e4m3")
+write("wide", 1, 4096, 11008, weights=2)
 write("plain", 16, 11008, 4096, weights=2)
 write("many", 64, 11008, 4096, behind=("residual",))
 write("middle", 32, 11008, 4096, "f16", granularity="tensor")
