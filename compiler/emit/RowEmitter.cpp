@@ -488,8 +488,9 @@ void RowEmitter::loopPass(const Pass &pass) {
     totals.push_back(combinerOf(pair.sum).identity(b, loc, trace.lanes));
   }
   int64_t n = static_cast<int64_t>(combiners.size()), whole = vectors / (T * U) * (T * U);
-  if (whole) {
-    auto loop = scf::ForOp::create(b, loc, place, index(whole), index(T * U), totals);
+  // From `from` up to `to` in steps of all threads' vectors.
+  auto run = [&](Value from, Value to, ValueRange before) {
+    auto loop = scf::ForOp::create(b, loc, from, to, index(T * U), before);
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(loop.getBody());
     SmallVector<Value> next(loop.getRegionIterArgs());
@@ -500,6 +501,26 @@ void RowEmitter::loopPass(const Pass &pass) {
         bodies(plus(loop.getInductionVar(), u * T), 1, MutableArrayRef<Value>(next).slice(u * n, n));
     if (!next.empty())
       scf::YieldOp::create(b, loc, next);
+    return loop;
+  };
+  // What is added to one partial result is off by as many roundings: long rows are added up in blocks, and these then.
+  constexpr int64_t kBlock = 1024;
+  if (whole > 4 * kBlock * T * U && n > 0 && pass.online.empty() && pass.stores.empty()) {
+    const int64_t block = kBlock * T * U;
+    auto loop = scf::ForOp::create(b, loc, place, index(whole), index(block), totals);
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(loop.getBody());
+    Value from = loop.getInductionVar();
+    Value to = arith::MinUIOp::create(b, loc, plus(from, block), index(whole));
+    auto inner = run(from, to, totals);
+    SmallVector<Value> next;
+    for (auto [r, before] : llvm::enumerate(loop.getRegionIterArgs()))
+      next.push_back(
+          combiners[r % combiners.size()].combine(b, loc, before, inner.getResult(static_cast<unsigned>(r))));
+    scf::YieldOp::create(b, loc, next);
+    totals.assign(loop.getResults().begin(), loop.getResults().end());
+  } else if (whole) {
+    auto loop = run(place, index(whole), totals);
     totals.assign(loop.getResults().begin(), loop.getResults().end());
   }
   if (whole < vectors) {
