@@ -267,6 +267,7 @@ Result<int64_t> Driver::emitRow(ModuleOp kernels, DictionaryAttr schedule, Graph
   kernel.schedule.keeps = flag(schedule, "keeps");
   kernel.schedule.across = flag(schedule, "across");
   kernel.schedule.online = flag(schedule, "online");
+  kernel.schedule.factored = flag(schedule, "factored");
   kernel.schedule.parts = number(schedule, "parts");
   kernel.schedule.inTurn = flag(schedule, "in_turn");
   kernel.schedule.stages = number(schedule, "stages");

@@ -328,12 +328,21 @@ void combineThreads(OpBuilder &b, Location loc, const RowThreads &row, ArrayRef<
         LLVM::GEPOp::create(b, loc, pointer, slot, shared, ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(start(r))});
     return LLVM::GEPOp::create(b, loc, pointer, combiners[r].type(b), begin, ValueRange{at});
   };
+  struct Share {
+    size_t first, together;
+    Value value, which;
+  };
+  SmallVector<Share> shares; // all exchanges first, none of which waits for another
   for (size_t r = 0; r < combiners.size();) {
     size_t together = 1;
     while (together < 4 && r + 2 * together <= combiners.size() && areAlike(combiners.slice(r, 2 * together)) &&
            static_cast<int64_t>(together) * 2 * row.blocks <= 32)
       together *= 2;
     auto [v, which] = combineTogether(b, loc, combiners[r], partial.slice(r, together), lane);
+    shares.push_back({r, together, v, which});
+    r += together;
+  }
+  for (auto &[r, together, v, which] : shares) {
     // The first of the lanes that have the same result, one for each block.
     Value target = arith::AndIOp::create(b, loc, lane, constant32(b, loc, 32 / static_cast<int64_t>(together) - 1));
     Value first =
@@ -352,7 +361,6 @@ void combineThreads(OpBuilder &b, Location loc, const RowThreads &row, ArrayRef<
       storeInBlock(b, loc, v, to, target);
     else
       LLVM::StoreOp::create(b, loc, v, to, sizeOf(v.getType()));
-    r += together;
   }
   syncRow(b, loc, row);
   Value base = constant32(b, loc, 0);

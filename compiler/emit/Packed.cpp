@@ -21,6 +21,14 @@ Value fromWords(OpBuilder &b, Location loc, Value words, Type type) {
   return vector::BitCastOp::create(b, loc, cast<VectorType>(type), words);
 }
 
+Value hidden(OpBuilder &b, Location loc, Value v) {
+  return LLVM::InlineAsmOp::create(b, loc, v.getType(), ValueRange{v}, b.getStringAttr(""), b.getStringAttr("=r,0"),
+                                   b.getUnitAttr(), UnitAttr(),
+                                   LLVM::TailCallKindAttr::get(b.getContext(), LLVM::TailCallKind::None),
+                                   LLVM::AsmDialectAttr(), ArrayAttr())
+      .getResult(0);
+}
+
 void hidePacked(OpBuilder &b, Location loc, Lane &lane) {
   auto vector = dyn_cast_or_null<VectorType>(lane.raw ? lane.raw.getType() : Type());
   if (!vector || !isFloat(lane.dtype) || lane.dtype == DType::F32)
@@ -29,19 +37,12 @@ void hidePacked(OpBuilder &b, Location loc, Lane &lane) {
   int64_t bits = vector.getNumElements() * vector.getElementTypeBitWidth();
   if (bits % 32 != 0)
     return;
-  Type i32 = b.getI32Type();
   Value packed = toWords(b, loc, lane.raw);
-  SmallVector<Value> hidden;
-  for (int64_t w = 0; w < bits / 32; ++w) {
-    Value word = vector::ExtractOp::create(b, loc, packed, ArrayRef<int64_t>{w});
-    hidden.push_back(LLVM::InlineAsmOp::create(b, loc, i32, ValueRange{word}, b.getStringAttr(""),
-                                               b.getStringAttr("=r,0"), b.getUnitAttr(), UnitAttr(),
-                                               LLVM::TailCallKindAttr::get(b.getContext(), LLVM::TailCallKind::None),
-                                               LLVM::AsmDialectAttr(), ArrayAttr())
-                         .getResult(0));
-  }
+  SmallVector<Value> words;
+  for (int64_t w = 0; w < bits / 32; ++w)
+    words.push_back(hidden(b, loc, vector::ExtractOp::create(b, loc, packed, ArrayRef<int64_t>{w})));
   auto type = cast<VectorType>(packed.getType());
-  lane.raw = fromWords(b, loc, vector::FromElementsOp::create(b, loc, type, hidden), vector);
+  lane.raw = fromWords(b, loc, vector::FromElementsOp::create(b, loc, type, words), vector);
 }
 
 } // namespace rl::emit

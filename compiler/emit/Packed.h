@@ -14,6 +14,9 @@ using mlir::Value; // not the graph's
 Value toWords(mlir::OpBuilder &, mlir::Location, Value vector);
 Value fromWords(mlir::OpBuilder &, mlir::Location, Value words, mlir::Type);
 
+/// The same i32, of which the optimiser does not know that it is the same.
+Value hidden(mlir::OpBuilder &, mlir::Location, Value);
+
 /// The compiler would rather keep a row's f32 values than widen the 16-bit ones again, and runs out of registers. What it
 /// cannot see through it must widen again (a third less time where a thread holds many vectors, measured on an H200). Forgets
 /// the lane's f32 values, and hides where the narrow ones come from; leaves a lane of other types alone. For NVPTX.

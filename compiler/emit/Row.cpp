@@ -122,12 +122,14 @@ static int64_t blocksOfSm(const RowSchedule &s, const Graph &graph, const Trace 
     return 1;
   // Rows that are kept to be quantised, in 32 registers and without a rest, take 56 where the driver loads PTX, but 63 and more
   // where it links machine code, which is a block less.
+  constexpr int64_t kRegisters = 65536, kHeld = 32, kTaken = 56;
   auto loads = llvm::count_if(trace.instances, [](const Instance &in) { return in.node == kNone && in.varies; });
   bool quantises = llvm::any_of(graph.outputs, [&](ValueId v) {
     return dtypeSize(graph.type(v).dtype) == 1 && graph.type(v).elements() != s.rows;
   });
-  bool whole = s.cluster == 1 && s.threads * s.rowsPerBlock == 128 && s.width == s.threads * s.unroll * s.lanes;
-  return s.keeps && whole && quantises && loads <= 2 && s.unroll * s.lanes == 32 ? 9 : 0;
+  bool whole = s.cluster == 1 && s.rowsPerBlock == 1 && s.width == s.threads * s.unroll * s.lanes;
+  bool holds = s.keeps && s.unroll * s.lanes == kHeld && (s.threads == 128 || s.factored);
+  return holds && whole && quantises && loads <= 2 ? kRegisters / kTaken / s.threads : 0;
 }
 
 Result<RowLaunch> emitRow(ModuleOp module, const RowKernel &kernel, const CodeTarget &target, bool alignedTo16) {

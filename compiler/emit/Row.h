@@ -38,7 +38,10 @@ struct RowSchedule {
   bool staged = false;
   int64_t streamBytes = 0; ///< a tensor of so many or more is one of Streams.h; 0: none is
   bool online = false;     ///< a maximum and the sum of exponentials over it take one pass
-  bool keeps = false;      ///< a resident row's results that take the special-function unit stay in registers as well
+  /// A maximum of magnitudes exchanges together with the reduction before (FactoredMax.h). The row is resident and its block's
+  /// only one, something reduces over it, and it keeps.
+  bool factored = false;
+  bool keeps = false; ///< a resident row's results that take the special-function unit stay in registers as well
 };
 
 struct RowKernel {

@@ -18,7 +18,8 @@ namespace rl::emit {
 
 using mlir::Value; // not the graph's
 
-/// What differs within the row among what `root` is computed from, itself included.
+/// What differs within the row among what `root` is computed from, itself included; not what is above a value that is computed by
+/// its factors.
 void RowEmitter::collect(uint32_t root, std::vector<bool> &in) const {
   std::vector<uint32_t> work{root};
   while (!work.empty()) {
@@ -27,6 +28,8 @@ void RowEmitter::collect(uint32_t root, std::vector<bool> &in) const {
     if (i == kNone || in[i] || !trace.instances[i].varies)
       continue;
     in[i] = true;
+    if (factored && targetOf(*factored) == i)
+      continue;
     for (uint32_t o : trace.instances[i].operands)
       work.push_back(o);
     for (const Instance::Piece &p : trace.instances[i].pieces)
@@ -49,6 +52,32 @@ void RowEmitter::findOnlineSums() {
     }
 }
 
+/// What a branch computes is written with the branch.
+std::vector<uint32_t> RowEmitter::inOrder(const std::vector<bool> &needed) const {
+  std::vector<uint32_t> out;
+  for (uint32_t i : trace.scopes[0].order)
+    if (needed[i])
+      out.push_back(i);
+  return out;
+}
+
+/// The maximum of magnitudes ends a pass earlier.
+void RowEmitter::factorMax() {
+  std::optional<FactoredMax> found = findFactoredMax(graph, trace).found;
+  if (!found)
+    return;
+  std::vector<bool> needed(trace.instances.size(), false);
+  collect(trace.instances[found->reduction].operands[0], needed);
+  toReduce = inOrder(needed);
+  needed.assign(trace.instances.size(), false);
+  for (size_t s : passes[trace.levels].stores)
+    collect(trace.stores[s].instance, needed);
+  toStore = inOrder(needed);
+  factored = std::move(found);
+  std::erase(passes[factored->level].reductions, factored->reduction);
+  passes[factored->level - 1].reductions.push_back(factored->reduction);
+}
+
 void RowEmitter::plan() {
   passes.resize(trace.levels + 1);
   for (uint32_t i = 0; i < trace.instances.size(); ++i)
@@ -61,29 +90,30 @@ void RowEmitter::plan() {
     passes[trace.instances[trace.columnSums[s].instance].level].columnSums.push_back(s);
   if (schedule.online)
     findOnlineSums();
+  if (schedule.factored)
+    factorMax();
   dears = dearInstances(graph, trace);
   for (Pass &p : passes) {
     std::vector<bool> needed;
     for (const OnlineSum &pair : p.online) {
       needed.assign(trace.instances.size(), false);
       collect(trace.instances[pair.sum].operands[0], needed);
-      auto &list = p.exponentials.emplace_back();
-      std::copy_if(trace.scopes[0].order.begin(), trace.scopes[0].order.end(), std::back_inserter(list),
-                   [&](uint32_t i) { return needed[i]; });
+      p.exponentials.push_back(inOrder(needed));
     }
     needed.assign(trace.instances.size(), false);
     for (const OnlineSum &pair : p.online)
       collect(trace.instances[pair.top].operands[0], needed);
     for (uint32_t r : p.reductions)
-      collect(trace.instances[r].operands[0], needed);
+      if (!isFactored(r))
+        collect(trace.instances[r].operands[0], needed);
+      else
+        for (const FactoredMax::Step &s : factored->steps)
+          collect(s.instance, needed);
     for (size_t s : p.stores)
       collect(trace.stores[s].instance, needed);
     for (size_t s : p.columnSums)
       collect(trace.columnSums[s].instance, needed);
-    // What a branch computes is written with the branch.
-    for (uint32_t i : trace.scopes[0].order)
-      if (needed[i])
-        p.instances.push_back(i);
+    p.instances = inOrder(needed);
   }
 }
 
@@ -328,7 +358,9 @@ void RowEmitter::residentPass(const Pass &pass, uint32_t level) {
       emitVarying(e, i);
     for (auto [r, total] : llvm::zip(pass.reductions, partial)) {
       Combiner c = combinerOf(r);
-      if (Value v = narrowOperand(e, r, c, valid[u]))
+      if (isFactored(r))
+        total = addFactored(total, e, valid[u]);
+      else if (Value v = narrowOperand(e, r, c, valid[u]))
         total = total ? c.combine(b, loc, total, v) : v;
       else
         total = addTo(total, e, r, c, valid[u]);
@@ -456,8 +488,9 @@ void RowEmitter::loopPass(const Pass &pass) {
     totals.push_back(combinerOf(pair.sum).identity(b, loc, trace.lanes));
   }
   int64_t n = static_cast<int64_t>(combiners.size()), whole = vectors / (T * U) * (T * U);
-  if (whole) {
-    auto loop = scf::ForOp::create(b, loc, place, index(whole), index(T * U), totals);
+  // From `from` up to `to` in steps of all threads' vectors.
+  auto run = [&](Value from, Value to, ValueRange before) {
+    auto loop = scf::ForOp::create(b, loc, from, to, index(T * U), before);
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(loop.getBody());
     SmallVector<Value> next(loop.getRegionIterArgs());
@@ -468,6 +501,26 @@ void RowEmitter::loopPass(const Pass &pass) {
         bodies(plus(loop.getInductionVar(), u * T), 1, MutableArrayRef<Value>(next).slice(u * n, n));
     if (!next.empty())
       scf::YieldOp::create(b, loc, next);
+    return loop;
+  };
+  // What is added to one partial result is off by as many roundings: long rows are added up in blocks, and these then.
+  constexpr int64_t kBlock = 1024;
+  if (whole > 4 * kBlock * T * U && n > 0 && pass.online.empty() && pass.stores.empty()) {
+    const int64_t block = kBlock * T * U;
+    auto loop = scf::ForOp::create(b, loc, place, index(whole), index(block), totals);
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(loop.getBody());
+    Value from = loop.getInductionVar();
+    Value to = arith::MinUIOp::create(b, loc, plus(from, block), index(whole));
+    auto inner = run(from, to, totals);
+    SmallVector<Value> next;
+    for (auto [r, before] : llvm::enumerate(loop.getRegionIterArgs()))
+      next.push_back(
+          combiners[r % combiners.size()].combine(b, loc, before, inner.getResult(static_cast<unsigned>(r))));
+    scf::YieldOp::create(b, loc, next);
+    totals.assign(loop.getResults().begin(), loop.getResults().end());
+  } else if (whole) {
+    auto loop = run(place, index(whole), totals);
     totals.assign(loop.getResults().begin(), loop.getResults().end());
   }
   if (whole < vectors) {
@@ -584,9 +637,13 @@ void RowEmitter::emitRow() {
   }
   for (uint32_t p = 0; p < passes.size(); ++p) {
     emitScalars(p);
+    if (factored && factored->level == p)
+      finishFactoredMax();
     if (passes[p].empty())
       continue;
-    if (schedule.resident)
+    if (factored && p == trace.levels)
+      factoredPass(passes[p], p);
+    else if (schedule.resident)
       residentPass(passes[p], p);
     else
       loopPass(passes[p]);

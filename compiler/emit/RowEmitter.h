@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // What writes the rows of a kernel: Row.cpp makes the kernel around it and takes rows one after the other, RowEmitter.cpp writes
-// one row.
+// one row, RowFactored.cpp what is its own to a row that is reduced without the factors it shares.
 #pragma once
 
 #include "compiler/emit/Combine.h"
@@ -10,6 +10,7 @@
 #include "compiler/emit/Row.h"
 #include "compiler/emit/RowTile.h"
 #include "compiler/emit/TraceEmitter.h"
+#include "passes/plan/FactoredMax.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/Builders.h"
@@ -77,7 +78,7 @@ private:
     int64_t n = 0;
     for (const Pass &p : passes)
       n += static_cast<int64_t>(p.reductions.size() + 2 * p.online.size());
-    return n;
+    return n + (factored ? 1 : 0); // it may be reduced again
   }
   Combiner combinerOf(uint32_t reduction) const { return emit::combinerOf(graph, trace, reduction); }
   bool isReduction(const Instance &in) const {
@@ -86,6 +87,8 @@ private:
   void emitVarying(TraceEmitter &, uint32_t instance);
   bool storesRow(const TraceStore &s) const { return graph.type(graph.outputs[s.output]).elements() != schedule.rows; }
   void collect(uint32_t root, std::vector<bool> &in) const;
+  bool isFactored(uint32_t reduction) const { return factored && factored->reduction == reduction; }
+  std::vector<uint32_t> inOrder(const std::vector<bool> &needed) const;
 
   std::unique_ptr<TraceEmitter> vectorEmitter(Value row, Value vector);
   void emitRow();
@@ -111,6 +114,17 @@ private:
   Value finishOnline(const OnlineEmitter &, const OnlineSum &, Value top, Value sum);
   void residentOnline(const Pass &, uint32_t level, llvm::ArrayRef<Value> tops);
   void forget(TraceEmitter &, uint32_t level, bool beforeExponentials = false);
+  void factorMax();
+  Value withoutFactors(TraceEmitter &);
+  Value addFactored(Value total, TraceEmitter &, Value valid);
+  Value roundAsValue(Value);
+  llvm::SmallVector<Value>
+  overAgain(mlir::ValueRange initial,
+            llvm::function_ref<llvm::SmallVector<Value>(TraceEmitter &, Value valid, mlir::ValueRange)>);
+  void finishFactoredMax();
+  void factoredPass(const Pass &, uint32_t level);
+  void require(mlir::arith::CmpFPredicate, Value, float limit);
+  void requireWithin(Value);
 
   Value index(int64_t v) { return mlir::arith::ConstantIndexOp::create(b, loc, v); }
   Value add(Value x, Value y) {
@@ -118,6 +132,7 @@ private:
     return mlir::arith::AddIOp::create(b, loc, x, y, flags);
   }
   Value plus(Value x, int64_t c) { return c ? add(x, index(c)) : x; }
+  Value constant(float f) { return mlir::arith::ConstantOp::create(b, loc, b.getF32FloatAttr(f)); }
 
   mlir::OpBuilder &b;
   mlir::Location loc;
@@ -132,6 +147,11 @@ private:
   std::vector<std::unique_ptr<TraceEmitter>> held; ///< of a resident row: its vectors
   std::vector<Value> valid;                        ///< of these: whether the vector is there; null: always
   std::vector<Value> heldAt;                       ///< of these: which of the row's vectors it is
+  std::optional<FactoredMax> factored;
+  std::vector<uint32_t> toReduce,
+      toStore;                   ///< what its operand and what is stored are computed from in a row beyond the limits
+  std::vector<Value> unfactored; ///< of the held vectors: the values without the factors
+  Value factor, withinLimits;    ///< the factors' product; the condition
   std::optional<RowTile> tile;
   llvm::SmallVector<Value> columnTotals; ///< of each column sum, for each of these
   std::vector<bool> dears;               ///< by instance: better kept than computed again

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/emit/TraceEmitter.h"
 #include "ir/index/Access.h"
+#include "passes/plan/NarrowQuotients.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -34,51 +35,7 @@ TraceEmitter::TraceEmitter(OpBuilder &b, Location loc, const Graph &graph, const
     stored[s.instance] = true;
   narrow.resize(trace.instances.size(), false);
   if (target.nvptx && trace.lanes > 1)
-    findNarrowQuotients();
-}
-
-/// A cast to f8 or i8 tells apart neither values beyond 2^20 nor values below 2^-64; a clamp not the former, rounding to an integer
-/// not the latter.
-void TraceEmitter::findNarrowQuotients() {
-  struct Care {
-    bool used = false, large = false, small = false; ///< whether a user tells large values apart, or small ones
-  };
-  std::vector<Care> care(trace.instances.size());
-  for (uint32_t i = static_cast<uint32_t>(trace.instances.size()); i-- > 0;) { // users come behind
-    const Instance &in = trace.instances[i];
-    if (in.node == kNone)
-      continue;
-    const Node &node = graph.nodes[in.node];
-    DType type = graph.type(in.value).dtype;
-    Care own = care[i];
-    if (stored[i])
-      own.large = own.small = true;
-    narrow[i] = node.op == OpKind::Div && type == DType::F32 && own.used && !own.large && !own.small;
-    Care of{true, true, true};
-    if (node.op == OpKind::Cast && (type == DType::F8E4M3 || type == DType::F8E5M2 || type == DType::I8)) {
-      of.large = of.small = false;
-    } else if (node.op == OpKind::Clamp && type == DType::F32) {
-      of.large = !node.attrs.min || !node.attrs.max || node.attrs.min->asDouble() < -0x1p19 ||
-                 node.attrs.max->asDouble() > 0x1p19;
-      of.small = own.small;
-    } else if (node.op == OpKind::Round) {
-      of.large = own.large;
-      of.small = false;
-    } else if (opInfo(node.op).cls == OpClass::Shape && in.pieces.empty()) {
-      of = own;
-    }
-    auto use = [&](uint32_t o) {
-      if (o != kNone) {
-        care[o].used = true;
-        care[o].large |= of.large;
-        care[o].small |= of.small;
-      }
-    };
-    for (uint32_t o : in.operands)
-      use(o);
-    for (const Instance::Piece &p : in.pieces)
-      use(p.instance);
-  }
+    narrow = narrowQuotients(graph, trace);
 }
 
 void TraceEmitter::emitLoads(bool gathered) {
@@ -208,7 +165,7 @@ Value TraceEmitter::address(Value pointer, Type element, Value offset) {
 
 Value TraceEmitter::load(Value pointer, Type element, Type type, Value offset, unsigned alignment) {
   return LLVM::LoadOp::create(b, loc, type, address(pointer, element, offset), alignment, false, false,
-                              /*isInvariant=*/target.nvptx);
+                              /*isInvariant=*/target.nvptx && !again);
 }
 
 Value TraceEmitter::loadVector(const Instance &in, VectorType type, Value offset, unsigned alignment) {
@@ -218,7 +175,7 @@ Value TraceEmitter::loadVector(const Instance &in, VectorType type, Value offset
   const unsigned bytes = static_cast<unsigned>(type.getNumElements()) * type.getElementTypeBitWidth() / 8;
   if (policy && alignment >= bytes && (bytes == 4 || bytes == 8 || bytes == 16))
     return loadByPolicy(b, loc, policy, type, address(pointer, element, offset), /*keepsInL1=*/false);
-  if (streams.isOne(tensor.bytes()) && alignment == 16 && bytes == 16 && !trace.isGathered(in))
+  if (!again && streams.isOne(tensor.bytes()) && alignment == 16 && bytes == 16 && !trace.isGathered(in))
     return loadByPolicy(b, loc, streams.loaded, type, address(pointer, element, offset), /*keepsInL1=*/true);
   return load(pointer, element, type, offset, alignment);
 }

@@ -35,6 +35,9 @@ public:
   /// Tensors that no cache holds; none without this. The policies must dominate what is emitted.
   void setStreams(const Streams &s) { streams = s; }
 
+  /// What was loaded is loaded anew: as memory that may have changed, so that nobody keeps it in registers for this.
+  void loadAgain() { again = true; }
+
   /// The loads that every element makes, ahead of everything else: those of several vectors are then in flight together.
   /// `gathered`: those at an index that is loaded, else those that are not.
   void emitLoads(bool gathered = false);
@@ -71,7 +74,6 @@ public:
   void leaveBlock() { indices.pop(); }
 
 private:
-  void findNarrowQuotients();
   void emitScope(uint32_t scope);
   Lane emitInstance(const Instance &, bool inner);
   bool definedHere(mlir::Value v);
@@ -104,6 +106,7 @@ private:
   IndexEmitter indices;
   mlir::Value errorSlot, policy;
   Streams streams;
+  bool again = false;
   std::unordered_map<ValueId, mlir::Value> pointers;
   std::vector<Lane> lanes;                     ///< by instance; set through setLane within branches
   std::vector<std::pair<uint32_t, Lane>> undo; ///< what lanes set within the open branches were before

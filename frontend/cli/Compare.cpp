@@ -129,8 +129,8 @@ struct Element {
   int64_t steps = 0; ///< to the nearer reference value
 };
 
-/// By how much an element of a float type uses up its tolerance: 0 equal, up to 1 within.
-double strain(const Element &e, double relative, double floor, int64_t freeSteps) {
+/// By how much an element of a float type uses up its tolerance: 0 equal, up to 1 within. `moved`: how far nudges move it.
+double strain(const Element &e, double relative, double floor, double moved, int64_t freeSteps) {
   if (std::isnan(e.kept) != std::isnan(e.rounded)) { // either may come out, and so may what is between
     if (std::isnan(e.got))
       return 0;
@@ -148,7 +148,7 @@ double strain(const Element &e, double relative, double floor, int64_t freeSteps
   for (double wanted : {e.kept, e.rounded}) {
     if (!std::isfinite(wanted) || !std::isfinite(e.got))
       continue;
-    double allowed = relative * std::fabs(wanted) + floor + spread;
+    double allowed = relative * std::fabs(wanted) + floor + spread + moved;
     if (allowed > 0)
       best = std::min(best, std::fabs(e.got - wanted) / allowed);
   }
@@ -261,6 +261,16 @@ Comparison compare(const TensorType &type, const void *got, const void *kept, co
     floor *= finite ? std::sqrt(sum / static_cast<double>(finite)) : 0;
   }
 
+  const bool isNudged = real && loose && tolerance.nudged && tolerance.relative < 0;
+  auto movedBy = [&](int64_t i) {
+    const double d = std::fabs(loadElement(tolerance.nudged, dtype, i) - loadElement(rounded, dtype, i));
+    return std::isfinite(d) ? d : 0;
+  };
+  double movedAll = 0;
+  for (int64_t i = 0; isNudged && i < c.elements; ++i)
+    movedAll += movedBy(i) * movedBy(i);
+  movedAll = std::sqrt(movedAll / static_cast<double>(std::max<int64_t>(1, c.elements)));
+
   double worst = 0;
   int64_t oneStep = 0;
   for (int64_t i = 0; i < c.elements; ++i) {
@@ -287,7 +297,7 @@ Comparison compare(const TensorType &type, const void *got, const void *kept, co
 
     double used;
     if (real || tolerance.relative >= 0) {
-      used = strain(e, relative, floor, freeSteps);
+      used = strain(e, relative, floor, isNudged ? std::max(movedBy(i), movedAll) : 0, freeSteps);
     } else if (!loose || std::isnan(e.got) || std::isnan(wanted)) {
       used = kNever;
     } else {

@@ -48,6 +48,7 @@ struct Tolerance {
   bool strict = false;  ///< the graph's numerics
   bool severalKernels = false;
   Exactness output;
+  const void *nudged = nullptr; ///< the rounded reference's values, nudged; null: not known. Not with `relative` given
 };
 
 struct Comparison {

@@ -8,6 +8,8 @@
 #include "ir/interp/Convert.h"
 #include "ir/interp/Tensor.h"
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <new>
 #include <stdexcept>
@@ -216,8 +218,7 @@ private:
       if (!keepF32)
         interp::roundAll(result.f, result.dtype);
       if (nudges && result.dtype == DType::F32 && opInfo(node.op).cls != OpClass::Shape)
-        for (size_t i = 0; i < result.f.size(); ++i)
-          result.f[i] = static_cast<float>(result.f[i] * (1 + (i % 2 ? 0x1p-22 : -0x1p-22)));
+        RL_TRY(nudge(call, result));
       if (readers[node.outputs[k]] != 0) {
         held[node.outputs[k]] = std::move(result);
         present[node.outputs[k]] = 1;
@@ -226,6 +227,31 @@ private:
     for (const Operand &operand : node.inputs)
       if (!operand.isLiteral())
         release(operand.value);
+    return {};
+  }
+
+  static Status nudge(const Call &call, Tensor &result) {
+    constexpr double kShare = 0x1p-22, kOrder = 0x1p-17;
+    std::vector<float> magnitudes;
+    double share = 0;
+    const bool sums = call.node.op == OpKind::Sum || call.node.op == OpKind::Mean;
+    if (sums && isArithmeticFloat(call.in[0]->dtype) && !result.f.empty()) {
+      Tensor terms = *call.in[0];
+      for (float &v : terms.f)
+        v = std::fabs(v);
+      Call again{call.graph, call.id, call.node, {&terms}, {}};
+      again.out.push_back(result);
+      RL_TRY(evaluate(again));
+      magnitudes = std::move(again.out[0].f);
+      const double n = static_cast<double>(terms.f.size()) / static_cast<double>(result.f.size());
+      share = std::min(kShare, kOrder / std::sqrt(std::max(1.0, n)));
+    }
+    for (size_t i = 0; i < result.f.size(); ++i) {
+      const double own = std::fabs(result.f[i]) * kShare, by = magnitudes.empty() ? own : magnitudes[i] * share;
+      if (std::isfinite(own) && std::isfinite(by))
+        result.f[i] =
+            static_cast<float>(result.f[i] + (i % 2 ? 1 : -1) * std::copysign(std::max(own, by), result.f[i]));
+    }
     return {};
   }
 

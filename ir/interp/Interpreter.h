@@ -25,7 +25,10 @@ struct HostTensor {
 enum class Intermediates : uint8_t {
   Rounded, ///< rounded to its type, as if every node stored its result
   KeepF32, ///< keeps f32 precision until a cast, a graph output or a quantised op (which reads storage) rounds it
-  Nudged, ///< rounded; what is computed in f32 is off by 2^-22 of itself, up and down in turn: what a graph makes of errors
+  /// Rounded; what is computed in f32 is off by 2^-22 of itself, up and down in turn: what a graph makes of errors. Sums and means of
+  /// floats are off by what an addition in another order may bring, which knows nothing of what cancels: of N terms by 2^-17 /
+  /// sqrt(N) of the sum of their magnitudes, and no more than 2^-22 of it.
+  Nudged,
 };
 
 /// What `interpret` refuses whatever the tensors: Code::Unsupported, with the place.

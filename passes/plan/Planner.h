@@ -41,8 +41,9 @@ struct PlannedGroup {
   bool staged = false; ///< a block's rows are copied to shared memory as one range, as vectors would be short
   int64_t cluster = 1; ///< blocks that share a row, whose shared memory they exchange through; `threads` of each
   int64_t streamBytes =
-      0;               ///< tensors of so many bytes or more leave the cache before they are read again; 0: none does
-  bool online = false; ///< a maximum and the sum of exponentials over it take one pass (OnlineSum.h)
+      0;                 ///< tensors of so many bytes or more leave the cache before they are read again; 0: none does
+  bool online = false;   ///< a maximum and the sum of exponentials over it take one pass (OnlineSum.h)
+  bool factored = false; ///< a maximum of magnitudes exchanges together with the reduction before (FactoredMax.h)
   std::optional<GemmSchedule> gemm;     ///< of a kernel of matrix products, with B*M `rows` of N
   std::optional<GemmSchedule> fallback; ///< of "wgmma", "stream" and "direct": for pointers that are not aligned
   std::string key;                      ///< of products on a GPU: what it is the same kernel as (TileChoice.h)

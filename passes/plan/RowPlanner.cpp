@@ -146,8 +146,18 @@ Result<RowPlanner::Verdict> RowPlanner::judgeProducts(const Draft &d, const std:
   for (ValueId v : loaded)
     request.boundary[v] = true;
   request.products = true;
-  request.segments =
-      segmented && std::none_of(d.outputs.begin(), d.outputs.end(), [&](ValueId v) { return apart.contains(v); });
+  // An output whose segments another kernel must reduce is here for its elements alone. Then none are reduced, and what is here for
+  // its segments leaves too: cut, its reduction would be this kernel's again.
+  request.segments = std::none_of(d.outputs.begin(), d.outputs.end(), [&](ValueId v) { return apart.contains(v); });
+  if (!request.segments)
+    for (ValueId v : d.outputs)
+      if (std::vector<ValueId> path = nearestHero(v, false);
+          !apart.contains(v) && !path.empty() && !isProduct(*nodeOf(path.back()))) {
+        out.apart = "what is stored beside it must have its segments reduced apart";
+        out.reducing.push_back(v);
+      }
+  if (!out.apart.empty())
+    return out;
   request.lanes = epilogueLanes(graph, d.outputs, d.space.width, target);
   RL_ASSIGN(TraceOutcome traced, tracePointwiseUpTo(request));
   constexpr int64_t kRegisters =
@@ -172,6 +182,7 @@ Result<RowPlanner::Verdict> RowPlanner::judgeProducts(const Draft &d, const std:
     return out;
   }
   const TileSegments segments = tileSegments(graph, traced.trace);
+  out.reducing = reducingOutputs(traced.trace);
   if (out.apart = segments.refusal; !out.apart.empty())
     return out;
   std::vector<NodeId> products;
@@ -447,7 +458,7 @@ Result<Plan> RowPlanner::run() {
       }
       if (!v.apart.empty()) {
         bool fresh = false;
-        for (ValueId o : d.outputs)
+        for (ValueId o : v.reducing.empty() ? d.outputs : v.reducing)
           fresh |= apart.try_emplace(o, v.apart).second;
         if (!fresh)
           return unsupported(graph.nodes[graph.values[d.outputs[0]].node].pointer(),
@@ -523,14 +534,7 @@ static void findStreams(const Graph &graph, const cost::TargetDesc &target, Plan
 
 Result<Plan> planKernels(const Graph &graph, const cost::TargetDesc &target, const TileChoices &choices) {
   bool reduces = std::any_of(graph.nodes.begin(), graph.nodes.end(), isHero);
-  Result<Plan> planned = reduces ? RowPlanner(graph, target, choices).run() : planPointwise(graph, target);
-  // Segments of a product's rows that one kernel reduces bind what is around them together, sometimes in a circle.
-  if (reduces && !planned && planned.error().code == Code::Unsupported)
-    if (Result<Plan> without = RowPlanner(graph, target, choices, /*segmented=*/false).run())
-      planned = std::move(without);
-  if (!planned)
-    return planned.takeError();
-  Plan plan = *std::move(planned);
+  RL_ASSIGN(Plan plan, reduces ? RowPlanner(graph, target, choices).run() : planPointwise(graph, target));
   chooseTransposes(graph, target, plan);
   for (PlannedGroup &g : plan.groups)
     findStreams(graph, target, g);

@@ -27,9 +27,8 @@ struct Space {
 
 class RowPlanner {
 public:
-  /// `segmented`: kernels of products may reduce segments of their rows.
-  RowPlanner(const Graph &graph, const cost::TargetDesc &target, const TileChoices &choices, bool segmented = true)
-      : graph(graph), target(target), choices(choices), segmented(segmented) {}
+  RowPlanner(const Graph &graph, const cost::TargetDesc &target, const TileChoices &choices)
+      : graph(graph), target(target), choices(choices) {}
   Result<Plan> run();
 
 private:
@@ -47,10 +46,11 @@ private:
     std::optional<PlannedGroup> group;
     ValueId cut = kNone;
     std::string reason;
-    bool hard = false;            ///< to be loaded even by a kernel over the same rows
-    std::vector<ValueId> dropped; ///< column sums that the kernel cannot carry
-    bool whole = false;           ///< its rows must be reduced whole
-    std::string apart;            ///< not empty: why another kernel must reduce segments of the product's rows
+    bool hard = false;             ///< to be loaded even by a kernel over the same rows
+    std::vector<ValueId> dropped;  ///< column sums that the kernel cannot carry
+    bool whole = false;            ///< its rows must be reduced whole
+    std::string apart;             ///< not empty: why another kernel must reduce segments of the product's rows, and
+    std::vector<ValueId> reducing; ///< for which outputs
   };
   /// Two kernels in the place of one that reduces segments of a product's rows: seconds, and what passes through memory.
   struct Apart {
@@ -100,13 +100,13 @@ private:
   bool cut(ValueId v, std::string reason, bool hard = false);
   TraceRequest requestOf(const Draft &) const;
   Result<Verdict> judge(const Draft &);
+  std::vector<ValueId> reducingOutputs(const Trace &) const;
   Result<Verdict> judgeProducts(const Draft &, const std::set<ValueId> &loaded = {});
   Result<Plan> planPointwiseAt(int level, const std::set<ValueId> &outputs) const;
 
   const Graph &graph;
   const cost::TargetDesc &target;
   const TileChoices &choices;
-  const bool segmented;
   std::set<ValueId> stored;
   std::map<ValueId, Cut> cuts;
   std::map<ValueId, Space> spaces; ///< of what is stored

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "passes/plan/RowSchedule.h"
 #include "passes/cost/OpCost.h"
+#include "passes/plan/FactoredMax.h"
 #include "passes/plan/OnlineSum.h"
 
 #include <algorithm>
@@ -407,9 +408,25 @@ static void layOutStaged(const Graph &graph, const Trace &trace, const Held &hel
   g.keeps = unroll * held.between <= budgetOf(threads);
 }
 
+/// Why a kernel that is laid out does not reduce a maximum without its factors: it would gain nothing, or could not reduce a row
+/// that is beyond the limits again by itself. Null: it does.
+static const char *whyNotFactored(const PlannedGroup &g, const cost::TargetDesc &target) {
+  if (!target.gpu || g.across || g.parts)
+    return "each of its threads goes over several rows or parts of them";
+  if (g.threads <= 32)
+    return "the threads of one warp exchange without a barrier";
+  if (g.rowsPerBlock > 1)
+    return "rows share a block, and if one were reduced again all would be";
+  if (g.online)
+    return "another maximum and a sum over it take one pass";
+  if (g.staged || !g.resident || !g.keeps)
+    return "values do not wait in registers";
+  return nullptr;
+}
+
 /// What a kernel that is laid out does and how long it takes. Returns how often the row is read.
-static int64_t measure(const Graph &graph, const Trace &trace, const Held &held, const cost::TargetDesc &target,
-                       PlannedGroup &g) {
+static int64_t measure(const Graph &graph, const Trace &trace, const Held &held, const Factoring &factoring,
+                       const cost::TargetDesc &target, PlannedGroup &g) {
   cost::WorkEstimate w;
   std::map<ValueId, double> reads;
   std::set<uint32_t> passes, onlineLevels;
@@ -464,7 +481,8 @@ static int64_t measure(const Graph &graph, const Trace &trace, const Held &held,
               : !stores                   ? cost::Traffic::ReadStatistics
               : g.resident || !target.gpu ? cost::Traffic::Row
                                           : cost::Traffic::LongRow;
-  w.reductions = static_cast<int>(trace.levels) - static_cast<int>(onlineLevels.size());
+  g.factored = factoring.found && !whyNotFactored(g, target);
+  w.reductions = static_cast<int>(trace.levels) - static_cast<int>(onlineLevels.size()) - static_cast<int>(g.factored);
   w.threadsPerBlock = static_cast<int>(g.threads * g.rowsPerBlock);
   // A CPU's blocks are rows, handed to threads in long runs: they make no waves.
   int64_t rowsOfBlock = g.rowsPerBlock * (g.across ? g.lanes : 1);
@@ -505,6 +523,11 @@ static int64_t measure(const Graph &graph, const Trace &trace, const Held &held,
   return times;
 }
 
+static std::string microseconds(double seconds) {
+  std::string text = std::to_string(std::round(seconds * 1e7) / 10);
+  return text.substr(0, text.find('.') + 2) + " us";
+}
+
 static bool isFew(const PlannedGroup &g, int64_t blocks, const cost::TargetDesc &target) {
   return static_cast<double>(g.rows * blocks) <= target.smCount;
 }
@@ -533,8 +556,8 @@ static bool layOutCluster(const Held &held, int64_t blocks, const cost::TargetDe
 
 /// Takes a cluster where that is predicted to be quicker by more than the prediction is worth. Returns how often the row
 /// is read.
-static int64_t chooseCluster(const Graph &graph, const Trace &trace, const Held &held, const cost::TargetDesc &target,
-                             int64_t times, PlannedGroup &g) {
+static int64_t chooseCluster(const Graph &graph, const Trace &trace, const Held &held, const Factoring &factoring,
+                             const cost::TargetDesc &target, int64_t times, PlannedGroup &g) {
   constexpr double kWorthwhile = 0.97;
   PlannedGroup best = g;
   for (auto [blocks, _] : target.activeClusters) {
@@ -543,7 +566,7 @@ static int64_t chooseCluster(const Graph &graph, const Trace &trace, const Held 
     if (!std::has_single_bit(static_cast<uint64_t>(blocks)) || (blocks > 8 && best.cluster > 1) ||
         !layOutCluster(held, blocks, target, other))
       continue;
-    measure(graph, trace, held, target, other);
+    measure(graph, trace, held, factoring, target, other);
     if (!other.time.fits)
       continue;
     if (best.cluster == 1              ? other.time.total < kWorthwhile * best.time.total
@@ -553,15 +576,26 @@ static int64_t chooseCluster(const Graph &graph, const Trace &trace, const Held 
   }
   if (best.cluster == 1)
     return times;
-  auto us = [](double seconds) {
-    std::string text = std::to_string(std::round(seconds * 1e7) / 10);
-    return text.substr(0, text.find('.') + 2) + " us";
-  };
   best.why.push_back("a cluster of " + std::to_string(best.cluster) +
-                     " blocks shares a row and exchanges through their shared memory: " + us(best.time.total) +
-                     ", with one block a row " + us(g.time.total));
+                     " blocks shares a row and exchanges through their shared memory: " +
+                     microseconds(best.time.total) + ", with one block a row " + microseconds(g.time.total));
   g = std::move(best);
   return 1;
+}
+
+static std::string whyFactored(const Graph &graph, const Trace &trace, const FactoredMax &found,
+                               const cost::TargetDesc &target, const PlannedGroup &g) {
+  auto nameOf = [&](uint32_t i) { return "'" + graph.values[trace.instances[i].value].name + "'"; };
+  std::string names;
+  for (const FactoredMax::Factor &f : found.factors)
+    names += (names.empty() ? "" : " and ") + nameOf(f.instance);
+  cost::WorkEstimate apart = g.work;
+  ++apart.reductions;
+  return "the greatest magnitude of " + nameOf(found.value) + " is reduced without its " +
+         (found.factors.size() == 1 ? "factor " : "factors ") + names + ", together with what " +
+         (found.factors.size() == 1 ? "that is" : "those are") + " computed from: " + microseconds(g.time.total) +
+         ", with an exchange more " + microseconds(cost::estimate(apart, target).total) +
+         "; a row with numbers near the ends of the range is reduced again";
 }
 
 bool scheduleRows(const Graph &graph, const Trace &trace, const cost::TargetDesc &target, PlannedGroup &g) {
@@ -587,13 +621,22 @@ bool scheduleRows(const Graph &graph, const Trace &trace, const cost::TargetDesc
 
   if (target.sm == 90 && !g.parts && !g.across)
     layOutStaged(graph, trace, held, target, g);
-  int64_t times = measure(graph, trace, held, target, g);
+  Factoring factoring;
+  if (target.gpu)
+    factoring = findFactoredMax(graph, trace);
+  int64_t times = measure(graph, trace, held, factoring, target, g);
   if (target.gpu && !g.staged && !g.parts && !g.across && reductions > 0)
-    times = chooseCluster(graph, trace, held, target, times, g);
+    times = chooseCluster(graph, trace, held, factoring, target, times, g);
   g.unfusedBytes = unfusedBytes(graph, g.nodes);
 
   if (g.online)
     g.why.push_back("a maximum and the sum of the exponentials over it take one pass and one exchange between threads");
+  if (g.factored)
+    g.why.push_back(whyFactored(graph, trace, *factoring.found, target, g));
+  else if (const char *why = whyNotFactored(g, target); factoring.found && why)
+    g.why.push_back(std::string("the maximum of magnitudes waits for the factors that the row shares: ") + why);
+  else if (!factoring.refusal.empty() && !why)
+    g.why.push_back("the maximum of magnitudes waits for the reduction before: " + factoring.refusal);
   if (g.parts)
     g.why.push_back("each of " + std::to_string(g.parts) + " blocks takes " + std::to_string(g.rows / g.parts) +
                     " rows one after the other" +

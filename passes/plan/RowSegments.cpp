@@ -14,7 +14,7 @@ namespace rl {
 /// The space of the product whose tiles have the rows whole that `v` is reduced over: the rows are segments of the product's. nullopt:
 /// there is none, or what is between them no kernel of products computes.
 std::optional<Space> RowPlanner::productOfRows(ValueId v, Space rows) const {
-  if (!segmented || apart.contains(v) || rows.width > kMostTileSegment)
+  if (apart.contains(v) || rows.width > kMostTileSegment)
     return std::nullopt;
   std::optional<Space> found;
   std::set<ValueId> seen{v};
@@ -50,6 +50,24 @@ std::optional<Space> RowPlanner::productOfRows(ValueId v, Space rows) const {
   bool computed = std::any_of(all.begin(), all.end(),
                               [&](const Instance &in) { return in.node != kNone && isProduct(graph.nodes[in.node]); });
   return computed ? found : std::nullopt;
+}
+
+/// What a kernel of products stores that is made of segments' sums and the like.
+std::vector<ValueId> RowPlanner::reducingOutputs(const Trace &trace) const {
+  std::vector<bool> reduces(trace.instances.size(), false);
+  for (size_t i = 0; i < trace.instances.size(); ++i) { // operands come before
+    const Instance &in = trace.instances[i];
+    reduces[i] = isSegmentReduction(in);
+    for (uint32_t o : in.operands)
+      reduces[i] = reduces[i] || (o != kNone && reduces[o]);
+    for (const Instance::Piece &p : in.pieces)
+      reduces[i] = reduces[i] || (p.instance != kNone && reduces[p.instance]);
+  }
+  std::vector<ValueId> out;
+  for (const TraceStore &s : trace.stores)
+    if (reduces[s.instance])
+      out.push_back(trace.instances[s.instance].value);
+  return out;
 }
 
 /// The time of two kernels in the place of the draft's: one stores what the segments are of, another reduces it. nullopt: there are

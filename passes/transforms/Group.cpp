@@ -94,6 +94,7 @@ private:
           name("keeps", b.getBoolAttr(g.keeps)),
           name("across", b.getBoolAttr(g.across)),
           name("online", b.getBoolAttr(g.online)),
+          name("factored", b.getBoolAttr(g.factored)),
           name("parts", i64(g.parts)),
           name("in_turn", b.getBoolAttr(g.inTurn)),
           name("stages", i64(g.stages)),

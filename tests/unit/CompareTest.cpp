@@ -50,6 +50,24 @@ TEST(Compare, LongSumsMayCancelLess) {
   EXPECT_FALSE(within(4e-5, product(4104)));
 }
 
+TEST(Compare, WhatNudgesMoveMayBeFartherOff) {
+  std::vector<float> wanted{18, 1000}, got{18.002f, 1000}, nudged{18.004f, 999.996f};
+  Tolerance t;
+  t.output.inexact = true;
+  auto one = [&] { return compare({DType::F32, {}}, got.data(), wanted.data(), wanted.data(), t).within; };
+  EXPECT_FALSE(one());
+  t.nudged = nudged.data();
+  EXPECT_TRUE(one());
+  got[0] = 18.005f;
+  EXPECT_FALSE(one());
+  got[0] = 18.002f;
+  t.relative = 1e-5; // asked for
+  EXPECT_FALSE(one());
+  t.relative = -1;
+  t.output.inexact = false;
+  EXPECT_FALSE(one()) << "what is exact must be equal";
+}
+
 TEST(Compare, ErrorsAreRelativeToWhatIsThere) {
   const float inf = HUGE_VALF, nan = std::nanf("");
   auto sum = [](std::vector<float> got, std::vector<float> wanted) {

@@ -589,6 +589,26 @@ TEST(Numerics, NudgedResultsShowWhatCancels) {
   EXPECT_NEAR(nudged[1], 200 * 0x1p-22, 0x1p-18);
 }
 
+TEST(Numerics, NudgedSumsKnowWhatCancelled) {
+  const std::vector<HostTensor> x = {tensor({"f32", {4}, {100, -100, 50, -50}})};
+  for (const char *op : {"sum", "mean"}) {
+    auto value = [&](Intermediates i) { return valuesOf((*runGraph(x, node(op, "x0", "s"), "s", false, i))[0])[0]; };
+    EXPECT_EQ(value(Intermediates::Rounded), 0);
+    EXPECT_NEAR(std::fabs(value(Intermediates::Nudged)), (std::string(op) == "sum" ? 300 : 75) * 0x1p-22, 1e-9);
+  }
+  // Of many terms by no more than the order of additions brings.
+  std::vector<double> many(1 << 16, 1.0);
+  for (size_t i = 0; i < many.size(); i += 2)
+    many[i] = -1;
+  const std::vector<HostTensor> y = {tensor({"f32", {1 << 16}, many})};
+  auto r = runGraph(y, node("sum", "x0", "s"), "s", false, Intermediates::Nudged);
+  ASSERT_TRUE(r.ok());
+  EXPECT_NEAR(std::fabs(valuesOf((*r)[0])[0]), 0x1p16 * 0x1p-17 / 0x1p8, 1e-9);
+  // What is not finite stays as it is.
+  const std::vector<HostTensor> z = {tensor({"f32", {2}, {kInf, 1}})};
+  EXPECT_EQ(valuesOf((*runGraph(z, node("sum", "x0", "s"), "s", false, Intermediates::Nudged))[0])[0], kInf);
+}
+
 TEST(Numerics, NoContraction) {
   // x * y - x * y is 0, which an fma of the two nodes would not give.
   const std::vector<HostTensor> x = {tensor({"f32", {1}, {1.1}}), tensor({"f32", {1}, {1.3}})};
