@@ -332,7 +332,32 @@ void combineThreads(OpBuilder &b, Location loc, const RowThreads &row, ArrayRef<
     size_t first, together;
     Value value, which;
   };
-  SmallVector<Share> shares; // all exchanges first, none of which waits for another
+  SmallVector<Share> shares;
+  auto store = [&] {
+    for (auto &[r, together, v, which] : shares) {
+      // The first of the lanes that have the same result, one for each block.
+      Value target = arith::AndIOp::create(b, loc, lane, constant32(b, loc, 32 / static_cast<int64_t>(together) - 1));
+      Value first =
+          row.blocks == 1
+              ? arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, target, constant32(b, loc, 0))
+              : arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, target, constant32(b, loc, row.blocks));
+      auto branch = scf::IfOp::create(b, loc, first);
+      OpBuilder::InsertionGuard guard(b);
+      b.setInsertionPoint(branch.thenBlock()->getTerminator());
+      Value to = place(r, ownPlace);
+      if (which)
+        to = LLVM::GEPOp::create(
+            b, loc, pointer, slot, to,
+            ValueRange{arith::MulIOp::create(b, loc, which, constant32(b, loc, row.slots())).getResult()});
+      if (row.blocks > 1)
+        storeInBlock(b, loc, v, to, target);
+      else
+        LLVM::StoreOp::create(b, loc, v, to, sizeOf(v.getType()));
+    }
+    shares.clear();
+  };
+  // Those of different kinds are exchanged one beside the other before any is stored.
+  const bool alike = areAlike(combiners);
   for (size_t r = 0; r < combiners.size();) {
     size_t together = 1;
     while (together < 4 && r + 2 * together <= combiners.size() && areAlike(combiners.slice(r, 2 * together)) &&
@@ -340,28 +365,11 @@ void combineThreads(OpBuilder &b, Location loc, const RowThreads &row, ArrayRef<
       together *= 2;
     auto [v, which] = combineTogether(b, loc, combiners[r], partial.slice(r, together), lane);
     shares.push_back({r, together, v, which});
+    if (alike)
+      store();
     r += together;
   }
-  for (auto &[r, together, v, which] : shares) {
-    // The first of the lanes that have the same result, one for each block.
-    Value target = arith::AndIOp::create(b, loc, lane, constant32(b, loc, 32 / static_cast<int64_t>(together) - 1));
-    Value first =
-        row.blocks == 1
-            ? arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, target, constant32(b, loc, 0))
-            : arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, target, constant32(b, loc, row.blocks));
-    auto branch = scf::IfOp::create(b, loc, first);
-    OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPoint(branch.thenBlock()->getTerminator());
-    Value to = place(r, ownPlace);
-    if (which)
-      to = LLVM::GEPOp::create(
-          b, loc, pointer, slot, to,
-          ValueRange{arith::MulIOp::create(b, loc, which, constant32(b, loc, row.slots())).getResult()});
-    if (row.blocks > 1)
-      storeInBlock(b, loc, v, to, target);
-    else
-      LLVM::StoreOp::create(b, loc, v, to, sizeOf(v.getType()));
-  }
+  store();
   syncRow(b, loc, row);
   Value base = constant32(b, loc, 0);
   if (row.rowsPerBlock > 1)

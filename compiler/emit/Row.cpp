@@ -121,15 +121,20 @@ static int64_t blocksOfSm(const RowSchedule &s, const Graph &graph, const Trace 
   if (s.across || s.staged)
     return 1;
   // Rows that are kept to be quantised, in 32 registers and without a rest, take 56 where the driver loads PTX, but 63 and more
-  // where it links machine code, which is a block less.
-  constexpr int64_t kRegisters = 65536, kHeld = 32, kTaken = 56;
+  // where it links machine code, which is a block less. Of those that wait without their factors 48 suffice for 16 and 64 where
+  // a third tensor is loaded: left alone, linked ones take up to 91.
+  constexpr int64_t kRegisters = 65536;
   auto loads = llvm::count_if(trace.instances, [](const Instance &in) { return in.node == kNone && in.varies; });
   bool quantises = llvm::any_of(graph.outputs, [&](ValueId v) {
     return dtypeSize(graph.type(v).dtype) == 1 && graph.type(v).elements() != s.rows;
   });
   bool whole = s.cluster == 1 && s.rowsPerBlock == 1 && s.width == s.threads * s.unroll * s.lanes;
-  bool holds = s.keeps && s.unroll * s.lanes == kHeld && (s.threads == 128 || s.factored);
-  return holds && whole && quantises && loads <= 2 ? kRegisters / kTaken / s.threads : 0;
+  const int64_t held = s.unroll * s.lanes;
+  if (!s.keeps || !quantises || !whole || loads > 3)
+    return 0;
+  if (held == 32 && loads <= 2)
+    return s.threads == 128 || s.factored ? kRegisters / 56 / s.threads : 0;
+  return !s.factored ? 0 : held == 32 ? kRegisters / 64 / s.threads : held == 16 ? kRegisters / 48 / s.threads : 0;
 }
 
 Result<RowLaunch> emitRow(ModuleOp module, const RowKernel &kernel, const CodeTarget &target, bool alignedTo16) {

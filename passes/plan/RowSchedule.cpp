@@ -257,6 +257,13 @@ int64_t unfusedBytes(const Graph &graph, const std::vector<NodeId> &nodes) {
   return bytes;
 }
 
+/// What a thread has for the values of its row: 65536 / threads registers at full occupancy of one block, 255 at most, without some
+/// for addresses and the like.
+static int64_t registersOf(int64_t threads, const cost::TargetDesc &target) {
+  constexpr int64_t kMost = 255, kOther = 28, kMostHeld = 132;
+  return std::min(std::min(static_cast<int64_t>(target.registersPerSm) / threads, kMost) - kOther, kMostHeld);
+}
+
 /// The schedules are those measured on an H200 (tests/bench/NOTES.md): few threads with several 16-byte vectors each, small
 /// blocks, a row's every load in flight before the first reduction.
 static void layOut(const Held &held, int64_t reductions, const cost::TargetDesc &target, PlannedGroup &g) {
@@ -307,11 +314,7 @@ static void layOut(const Held &held, int64_t reductions, const cost::TargetDesc 
       g.threads *= 2;
   }
   g.unroll = ceilDiv(vectors, g.threads);
-  // A thread has 65536 / threads registers at full occupancy of one block, 255 at most; some are for addresses and the like.
-  auto budget = [&](int64_t threads) {
-    return std::min<int64_t>(static_cast<int64_t>(target.registersPerSm) / threads, 255) - 28;
-  };
-  int64_t perThread = std::min<int64_t>(budget(g.threads), 132);
+  const int64_t perThread = registersOf(g.threads, target);
   g.resident = g.unroll <= 32 && g.unroll * held.loads <= perThread;
   g.keeps = g.resident && g.unroll * (held.loads + held.dear) <= perThread;
   if (!g.resident) {
@@ -410,7 +413,7 @@ static void layOutStaged(const Graph &graph, const Trace &trace, const Held &hel
 
 /// Why a kernel that is laid out does not reduce a maximum without its factors: it would gain nothing, or could not reduce a row
 /// that is beyond the limits again by itself. Null: it does.
-static const char *whyNotFactored(const PlannedGroup &g, const cost::TargetDesc &target) {
+static const char *whyNotFactored(const PlannedGroup &g, const Held &held, const cost::TargetDesc &target) {
   if (!target.gpu || g.across || g.parts)
     return "each of its threads goes over several rows or parts of them";
   if (g.threads <= 32)
@@ -421,6 +424,9 @@ static const char *whyNotFactored(const PlannedGroup &g, const cost::TargetDesc 
     return "another maximum and a sum over it take one pass";
   if (g.staged || !g.resident || !g.keeps)
     return "values do not wait in registers";
+  // Fewer threads would have room, whose waits hide each other.
+  if (g.lanes > held.loads || g.unroll * g.lanes > registersOf(g.threads, target))
+    return "values without their factors would take more registers than the loads that they come from";
   return nullptr;
 }
 
@@ -481,7 +487,7 @@ static int64_t measure(const Graph &graph, const Trace &trace, const Held &held,
               : !stores                   ? cost::Traffic::ReadStatistics
               : g.resident || !target.gpu ? cost::Traffic::Row
                                           : cost::Traffic::LongRow;
-  g.factored = factoring.found && !whyNotFactored(g, target);
+  g.factored = factoring.found && !whyNotFactored(g, held, target);
   w.reductions = static_cast<int>(trace.levels) - static_cast<int>(onlineLevels.size()) - static_cast<int>(g.factored);
   w.threadsPerBlock = static_cast<int>(g.threads * g.rowsPerBlock);
   // A CPU's blocks are rows, handed to threads in long runs: they make no waves.
@@ -633,7 +639,7 @@ bool scheduleRows(const Graph &graph, const Trace &trace, const cost::TargetDesc
     g.why.push_back("a maximum and the sum of the exponentials over it take one pass and one exchange between threads");
   if (g.factored)
     g.why.push_back(whyFactored(graph, trace, *factoring.found, target, g));
-  else if (const char *why = whyNotFactored(g, target); factoring.found && why)
+  else if (const char *why = whyNotFactored(g, held, target); factoring.found && why)
     g.why.push_back(std::string("the maximum of magnitudes waits for the factors that the row shares: ") + why);
   else if (!factoring.refusal.empty() && !why)
     g.why.push_back("the maximum of magnitudes waits for the reduction before: " + factoring.refusal);

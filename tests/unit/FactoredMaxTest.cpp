@@ -151,8 +151,13 @@ TEST(FactoredMax, NotWhereNothingIsWaitedFor) {
   EXPECT_EQ(f.refusal, "");
 }
 
-PlannedGroup planned(int64_t rows, int64_t width, const char *target) {
-  Graph graph = quantised([&](GraphBuilder &g, TensorHandle x) { return x * inverse(g, x); }, {rows, width});
+PlannedGroup planned(int64_t rows, int64_t width, const char *target, bool weighted = true) {
+  Graph graph = quantised(
+      [&](GraphBuilder &g, TensorHandle x) {
+        TensorHandle n = x * inverse(g, x);
+        return weighted ? n * g.cast(g.input("w", DType::BF16, {width}), DType::F32) : n;
+      },
+      {rows, width});
   Result<Plan> plan = planKernels(graph, *cost::findTarget(target));
   if (!plan || plan->groups.size() != 1) {
     ADD_FAILURE() << (plan ? "not one kernel" : plan.error().str());
@@ -184,6 +189,9 @@ TEST(FactoredMax, Schedules) {
   EXPECT_TRUE(says(g, "rows share a block"));
   EXPECT_FALSE(planned(512, 262144, "a100").factored) << "no block holds the row";
   EXPECT_FALSE(planned(16384, 4096, "cpu").factored);
+  g = planned(16384, 4096, "h200", /*weighted=*/false);
+  EXPECT_TRUE(g.resident && !g.factored) << "32 f32 for 16 registers of loads";
+  EXPECT_TRUE(says(g, "more registers than the loads"));
 }
 
 } // namespace
