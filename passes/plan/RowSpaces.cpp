@@ -309,22 +309,25 @@ bool RowPlanner::spacesFit() {
       continue;
     }
     Space space{graph.type(v).elements(), 0};
-    if (std::vector<ValueId> path = nearestHero(v, false); !path.empty()) {
+    std::vector<ValueId> path = nearestHero(v, false);
+    auto fits = [&] { return !path.empty() && inSpace(v, rowsOf(*nodeOf(path.back()))); };
+    // Behind a cut that may yet be computed again there may be one whose rows are others, and before it one that has these.
+    if (!path.empty() && !fits())
+      path = nearestHero(v, true);
+    if (fits()) {
       Space rows = rowsOf(*nodeOf(path.back()));
-      if (inSpace(v, rows)) {
-        if (std::optional<Space> product = rows.product ? rows : productOfRows(v, rows); product) {
-          space = *product;
-        } else {
-          space = longestRows(v, rows);
-          if (space != rows)
-            lifted.insert(v);
-        }
-      } else if (path = nearestHero(v, true); !path.empty()) {
-        cut(cutOnPath(path), "stored: " + quoted(graph, v) + " is not made of the " +
-                                 (isProduct(*nodeOf(path.back())) ? "elements of '" : "rows of '") +
-                                 graph.values[path.back()].name + "'");
-        return false;
+      if (std::optional<Space> product = rows.product ? rows : productOfRows(v, rows); product) {
+        space = *product;
+      } else {
+        space = longestRows(v, rows);
+        if (space != rows)
+          lifted.insert(v);
       }
+    } else if (!path.empty()) {
+      cut(cutOnPath(path), "stored: " + quoted(graph, v) + " is not made of the " +
+                               (isProduct(*nodeOf(path.back())) ? "elements of '" : "rows of '") +
+                               graph.values[path.back()].name + "'");
+      return false;
     }
     spaces[v] = space;
   }

@@ -194,6 +194,14 @@ private:
       Value p = map(MapFn::Mul, {cast(reshape(x.v, column), element), cast(reshape(y.v, row), element)}, element);
       return p;
     }
+    if (M == 1 && N == 1 && element.isF32()) {
+      // An inner product is a reduction of rows, which takes in what is before and behind it.
+      Extents left(bx), right(by);
+      left.append({1, K});
+      right.append({1, K});
+      Value p = map(MapFn::Mul, {cast(reshape(x.v, left), element), cast(reshape(y.v, right), element)}, element);
+      return reduce(ReduceFn::Sum, p);
+    }
     int64_t B = product(batch);
     if (product(by) == 1 && !x.transposed) {
       // One right operand: the rows of all batches are rows of one matrix.
