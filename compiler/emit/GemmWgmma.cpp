@@ -86,13 +86,45 @@ static GemmEpilogue epilogueOf(const GemmKernel &kernel, const GemmTraces &trace
   };
 }
 
+/// The left operand's values at a site, two along K.
+static GemmEpilogue leftOf(const GemmKernel &kernel, const Trace &trace, const WgmmaLeftForm &form,
+                           const CodeTarget &target) {
+  return [&](OpBuilder &b, Location loc, const GemmSite &s) -> Result<SmallVector<Value>> {
+    const Graph &graph = kernel.body;
+    TraceEmitter e(b, loc, graph, trace, target, /*aligned=*/true, s.pointers.take_front(graph.inputs.size()),
+                   s.pointers.drop_front(graph.inputs.size()));
+    auto index = [&](int64_t v) { return arith::ConstantIndexOp::create(b, loc, v).getResult(); };
+    Value first = arith::MulIOp::create(b, loc, s.batch, index(kernel.schedule.shape.m));
+    e.setRowIndex(arith::AddIOp::create(b, loc, first, s.row));
+    e.setVectorIndex(arith::DivUIOp::create(b, loc, s.column, index(kLeftLanes)));
+    e.bodies().spareRegisters();
+    auto give = [&](const std::vector<WgmmaAccess> &loads, ArrayRef<Value> values) {
+      for (auto [load, v] : llvm::zip(loads, values))
+        e.lane(load.place) = e.bodies().fromMemory(v, graph.type(load.value).dtype);
+    };
+    give(form.tiles, s.tiles);
+    give(form.columns, s.columns);
+    give(form.rows, s.rows);
+    e.emitLoads();
+    for (uint32_t i : trace.scopes[0].order)
+      e.emit(i);
+    const uint32_t result = trace.stores[0].instance;
+    Value v = e.bodies().toMemory(e.lane(result), graph.type(trace.instances[result].value).dtype);
+    return SmallVector<Value>{e.bodies().splatTo(v, kLeftLanes)};
+  };
+}
+
 Status emitGemmWgmma(ModuleOp module, const GemmKernel &kernel, const CodeTarget &target,
                      const cost::TargetDesc &machine, PackageLaunch &launch) {
   const Graph &graph = kernel.body;
   RL_ASSIGN(GemmTraces traces, traceGemm(kernel, /*gpu=*/true));
+  Trace pairs;
+  if (traces.left.load == kNone && dtypeSize(graph.type(traces.left.value).dtype) == 2) {
+    RL_ASSIGN(pairs, traceOperand(graph, traces.left.value, {}, /*gpu=*/true, kLeftLanes));
+  }
   std::vector<const Trace *> operands;
   for (const TracedOperand &right : traces.right) {
-    operands.push_back(&traces.left.trace);
+    operands.push_back(pairs.context ? &pairs : &traces.left.trace);
     operands.push_back(&right.trace);
   }
   WgmmaForm form = wgmmaForm(graph, traces.epilogue, traces.products, operands);
@@ -120,7 +152,18 @@ Status emitGemmWgmma(ModuleOp module, const GemmKernel &kernel, const CodeTarget
   auto operand = [&](const WgmmaAccess &a, bool kMajor) {
     return WgmmaOperand{argument(a.value), dtype(a), kMajor, a.offset, kMajor ? a.row : a.column, a.batch};
   };
-  g.a = operand(form.left, form.shape.aKMajor);
+  if (form.computed) {
+    g.a.dtype = form.shape.a;
+    for (const WgmmaAccess &a : form.computed->tiles)
+      g.left.tiles.push_back(operand(a, true));
+    for (const WgmmaAccess &a : form.computed->columns)
+      g.left.columns.push_back({argument(a.value), dtype(a), a.offset, a.batch});
+    for (const WgmmaAccess &a : form.computed->rows)
+      g.left.rows.push_back({argument(a.value), dtype(a), a.offset, a.batch});
+    g.left.compute = leftOf(kernel, pairs, *form.computed, target);
+  } else {
+    g.a = operand(form.left, form.shape.aKMajor);
+  }
   for (auto [p, a] : llvm::enumerate(form.right))
     g.b.push_back(operand(a, form.shape.isBKMajor(static_cast<int>(p))));
   g.promotes = form.shape.promotes;

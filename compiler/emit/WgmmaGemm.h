@@ -83,12 +83,21 @@ struct GemmSite {
 using GemmEpilogue =
     std::function<Result<llvm::SmallVector<mlir::Value>>(mlir::OpBuilder &, mlir::Location, const GemmSite &)>;
 
+/// The left operand where it is computed as it is multiplied: `compute` gives the value, 16 bits wide, of two neighbours along K from
+/// tensors of M by K (`tiles` of its site), vectors along K (`columns`) and of M (`rows`). Its site has no products.
+struct WgmmaLeft {
+  std::vector<WgmmaOperand> tiles; ///< K contiguous; none: the operand is in memory as it is
+  std::vector<GemmVector> columns, rows;
+  GemmEpilogue compute;
+};
+
 struct WgmmaGemm {
   std::string name;
   int64_t m = 0, n = 0, k = 0;
-  std::vector<int64_t> batch;            ///< extents, the outermost first, at most 3
-  unsigned pointers = 0;                 ///< the kernel's pointer parameters
-  WgmmaOperand a;                        ///< [m, k]
+  std::vector<int64_t> batch; ///< extents, the outermost first, at most 3
+  unsigned pointers = 0;      ///< the kernel's pointer parameters
+  WgmmaOperand a;             ///< [m, k]; where it is computed, of these only what type
+  WgmmaLeft left;
   std::vector<WgmmaOperand> b;           ///< [n, k] each: one or two products with the same left operand
   std::vector<GemmTensor> outputs;       ///< at least one, or one of `segments`
   std::vector<GemmTensor> tiles;         ///< that the epilogue reads

@@ -1,8 +1,8 @@
 // Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What the two halves of a WgmmaGemm kernel share: its plan (where things lie in shared memory, which tensor maps it has)
-// and the values that are the same for a whole block. Private to WgmmaGemm.cpp and WgmmaEpilogue.cpp.
+// What the parts of a WgmmaGemm kernel share: its plan (where things lie in shared memory, which tensor maps it has) and the values
+// that are the same for a whole block. Private to WgmmaPlan.cpp, WgmmaGemm.cpp, WgmmaLeft.cpp, WgmmaEpilogue.cpp and WgmmaSegments.cpp.
 #pragma once
 
 #include "compiler/emit/HopperAsm.h"
@@ -13,7 +13,7 @@
 namespace rl::emit {
 
 /// One 16-row part of a chunk in staging memory: rows of `span` bytes, swizzled over that span, `subs` of them beside each
-/// other.
+/// other. Or of as many rows as a tile of M by K has.
 struct GemmSlot {
   int elementBytes = 2;
   int span = 128;     ///< bytes of a row of one part: 16 (not swizzled), 32, 64, 128
@@ -31,7 +31,10 @@ struct GemmPlan {
   std::vector<int> outputSlot, tileSlot;
   std::vector<PackageTensorMap> maps;
   unsigned mapA = 0;
-  int64_t boxA = 0; ///< rows of one copy of A where that is K-major
+  std::vector<unsigned> mapLeft, mapLeftColumn; ///< of WgmmaGemm::left
+  std::vector<GemmSlot> left;                   ///< places in a stage of its tiles
+  int64_t copiedBytes = 0;                      ///< of a stage
+  int64_t boxA = 0;                             ///< rows of one copy of A where that is K-major
   std::vector<unsigned> mapB;
   std::vector<int> outputMap, tileMap; ///< -1: stored by plain stores
   int64_t tileK = 0, kBlocks = 0;      ///< elements of K of a stage; stages of a tile
@@ -48,6 +51,11 @@ struct GemmPlan {
   int lanes() const { return gemm->n % 2 == 0 ? 2 : 1; }
   bool storesByMap() const;
 };
+
+GemmPlan makePlan(const WgmmaGemm &);
+
+/// Columns of an operand that is not K-major that one box holds: 128 bytes.
+constexpr int64_t kMnBox = 64;
 
 /// Where a tile of the result is. Elements; `row` is of this block.
 struct GemmPlace {
@@ -82,6 +90,36 @@ llvm::SmallVector<mlir::Value> batchCoordinates(Int32 &, const WgmmaGemm &, cons
 /// The offset of a batch's first element in a tensor, in elements (i64).
 mlir::Value batchOffset(mlir::OpBuilder &, mlir::Location, const WgmmaGemm &, int64_t offset,
                         const std::vector<int64_t> &batchStrides, mlir::Value batch);
+
+/// The left operand of a stage in registers, where it is computed (WgmmaGemm::left).
+class WgmmaLeftEmitter {
+public:
+  WgmmaLeftEmitter(mlir::OpBuilder &, mlir::Location, const GemmPlan &, const GemmBlock &);
+
+  /// Loads what the tile's rows have once, into registers. Before the main loop.
+  void loadRows(const GemmPlace &);
+  /// What a stage holds, which lies in shared memory at `stage`, for two steps of 16 along K from `step` on.
+  struct Loaded {
+    std::vector<llvm::SmallVector<mlir::Value>> tiles;   ///< [tile][step, block of 64 rows, part]
+    std::vector<llvm::SmallVector<mlir::Value>> columns; ///< [vector][step, octet]
+  };
+  Loaded load(mlir::Value stage, int step);
+  /// Four registers of each block of 64 rows, of a step.
+  Result<llvm::SmallVector<mlir::Value>> compute(const GemmPlace &, mlir::Value kBlock, int step, const Loaded &);
+
+private:
+  mlir::Value tilePair(const GemmSlot &, mlir::Value stage, int block, int step, int part);
+  mlir::Value columnPair(size_t vector, mlir::Value stage, mlir::Value column);
+  mlir::Value firstRow(); ///< of the block's, that this thread has
+
+  mlir::OpBuilder &b;
+  mlir::Location loc;
+  const GemmPlan &plan;
+  const GemmBlock &block;
+  Int32 i;
+  HopperAsm hopper;
+  std::vector<llvm::SmallVector<mlir::Value>> rowValues; ///< [vector][block and half]
+};
 
 /// One consumer warp's part after the products: rounds of loading tile operands, the epilogue, staging and stores.
 class WgmmaEpilogueEmitter {

@@ -19,6 +19,8 @@ int64_t sizeOf(DType t) { return static_cast<int64_t>(dtypeSize(t)); }
 /// pieces of the tile for this stage and the next.
 int accumulatorsOf(const GemmShape &s, const GemmTile &t) {
   int sums = s.products * t.blocks * t.tileN / 2 * (s.promotes ? 2 : 1);
+  if (s.computesLeft()) // what the tensor cores read of a stage, what is computed for the next, and what it is computed from
+    sums += (2 * 16 + 8 * static_cast<int>(s.leftTiles.size())) * t.blocks;
   return sums + (s.scaleColumns > 0 ? 2 * (2 * t.blocks + static_cast<int>(t.tileN / scalePiece(s, t.tileN))) : 0);
 }
 
@@ -90,16 +92,26 @@ GemmSlots gemmSlots(const GemmShape &s) {
   return out;
 }
 
+int64_t leftColumnBytes(const GemmShape &s, DType t) { return roundUp(128 / sizeOf(s.a) * sizeOf(t), 128); }
+
 GemmShared gemmShared(const GemmShape &s, const GemmTile &t) {
   constexpr int64_t period = 1024; // of the 128-byte swizzle
   GemmShared out;
   out.a = int64_t(t.tileM()) * 128;
+  if (s.computesLeft()) {
+    out.a = 0;
+    for (DType d : s.leftTiles)
+      out.a += t.tileM() * 128 * sizeOf(d) / sizeOf(s.a);
+  }
   out.stage = out.a;
   for (int p = 0; p < s.products; ++p) {
     // Boxes of 64 columns, or whole rows of K.
     out.b = std::max(out.b, (s.isBKMajor(p) ? int64_t(t.tileN) : roundUp(t.tileN, 64)) * 128);
   }
   out.stage += out.b * s.products;
+  for (DType d : s.leftColumns)
+    out.leftColumns += leftColumnBytes(s, d);
+  out.stage += roundUp(out.leftColumns, period);
   for (int bytes : gemmSlots(s).bytes)
     out.slots += roundUp(int64_t(16) * t.chunkColumns() * bytes, period);
   out.staging = int64_t(t.warps()) * t.buffers * out.slots;
@@ -155,6 +167,9 @@ std::string gemmRefusal(const GemmShape &s, const GemmTile &t, const TargetDesc 
     return "pieces of " + std::to_string(piece) + " columns with a scale each";
   if (s.promotes && t.alternate)
     return "what is added up beside the tensor cores is hidden by the other warpgroup's products, not by turns";
+  if (s.computesLeft() && (sizeOf(s.a) != 2 || !s.aKMajor || s.promotes || t.alternate))
+    return "the left operand is computed where 16-bit numbers with K contiguous are multiplied by all warpgroups at "
+           "once";
   if (t.moreRegisters && t.consumers == 1)
     return "one warpgroup has all the registers that it may have";
   // ptxas wants an instruction's own operands within what the threads start with (C7602): half of tileN and 26 others.
@@ -223,6 +238,13 @@ constexpr double kRegistersPenalty = 1.005;
 /// next), what other warpgroups' products do not hide: f8, 4096^3 and 8192^3, tiles of 128 rows by 64 to 176 columns.
 constexpr double kPromotionShown = 0.4, kPromotionClocks = 200;
 
+/// Where the left operand is computed: instructions of an element beside its ops (loads, conversions, addresses); the share of it all
+/// that shows beside what takes longer, of two warpgroups and of one alone; how much longer what passes through shared memory takes
+/// as loads of threads are among it; and what a vector along K adds to a stage. 4096^3 and 8192 x 1024 x 4096 with a scale of
+/// rows, one along K, a silu, a silu times a tensor, from f32; 8192 x 256 x 4096 by one warpgroup.
+constexpr double kLeftInstructions = 3.5, kLeftShown = 0.05, kLeftShownAlone = 0.35, kLeftShared = 1.15,
+                 kLeftColumnShown = 0.12;
+
 /// By the bytes at multiples of which copies start.
 double linesFactor(int64_t start) {
   return start >= kCacheLine ? 1 : start >= 64 ? kLinesAt64 : start >= 32 ? kLinesAt32 : kLinesAt16;
@@ -284,7 +306,10 @@ GemmCandidate predictGemm(const GemmShape &s, const GemmTile &t, const TargetDes
     return static_cast<double>(s.batch) * rows * columns * static_cast<double>(sizeOf(d));
   };
   auto M = static_cast<double>(s.m), N = static_cast<double>(s.n), K = static_cast<double>(s.k);
-  double traffic = dense(M, K, s.a) + s.products * dense(N, K, s.b);
+  double traffic = s.products * dense(N, K, s.b);
+  const std::vector<DType> lefts = s.computesLeft() ? s.leftTiles : std::vector<DType>{s.a};
+  for (DType d : lefts)
+    traffic += dense(M, K, d);
   int64_t step = t.tileN >= s.n ? 0 : t.tileN; // from one tile of a row to the next
   for (DType d : s.outputs)
     traffic += dense(M, N, d) * storesFactor(startOf(0, step, d));
@@ -294,9 +319,13 @@ GemmCandidate predictGemm(const GemmShape &s, const GemmTile &t, const TargetDes
     traffic += static_cast<double>(s.batch) * M * N / static_cast<double>(s.segment) * s.segmentBytes;
 
   // One stage of one block: what multiplies, what comes from L2, what passes through shared memory.
+  const GemmShared shared = gemmShared(s, t);
   double flop = 2.0 * t.tileM() * t.tileN * tileK * s.products;
   double products = flop / (tensorRate(s.a, machine) / sms * between(kRateSustained, kRateAlone));
-  double lines = t.tileM() * linesFactor(startOf(s.pitchOfA(), 0, s.a));
+  double lines = 0;
+  for (DType d : lefts)
+    lines += t.tileM() * linesFactor(startOf(s.pitchOfA(), 0, d)) * static_cast<double>(sizeOf(d)) /
+             static_cast<double>(sizeOf(s.a));
   for (int p = 0; p < s.products; ++p) { // boxes of 64 columns, or whole rows of K
     bool kMajor = s.isBKMajor(p);
     lines += static_cast<double>(kMajor ? t.tileN : roundUp(t.tileN, 64)) / t.cluster *
@@ -305,10 +334,20 @@ GemmCandidate predictGemm(const GemmShape &s, const GemmTile &t, const TargetDes
   double bytes = lines * kCacheLine;
   double ingest = bytes / (between(kIngestSustained, kIngestAlone) * clock);
   // Each product of 64 rows reads its A and all of B.
-  double reads = 4.0 * (64 * 32 + t.tileN * 32.0) * (t.tileM() / 64.0) * s.products;
-  double written = (t.tileM() + static_cast<double>(s.products) * t.tileN) * 128;
-  double shared = (reads + written) / (between(kSharedSustained, kSharedAlone) * clock);
-  double stage = std::max({products, ingest, shared}) * perSm;
+  double aBytes = static_cast<double>(shared.a), ofA = s.computesLeft() ? aBytes : aBytes * s.products;
+  double reads = ofA + 4.0 * t.tileN * 32.0 * (t.tileM() / 64.0) * s.products;
+  double written = aBytes + static_cast<double>(s.products) * t.tileN * 128;
+  double passes = (reads + written) / (between(kSharedSustained, kSharedAlone) * clock);
+  if (s.computesLeft())
+    passes *= kLeftShared;
+  double stage = std::max({products, ingest, passes}) * perSm;
+  if (s.computesLeft()) {
+    // The four schedulers of an SM each have a warp of every warpgroup, and a special function takes each eight clocks.
+    double elements = 32.0 * t.blocks * t.consumers * perSm;
+    double left = elements * (s.leftOps + kLeftInstructions + 8 * s.leftSpecialOps) / (clock * kClockUnderLoad);
+    double shown = t.consumers * perSm > 1 ? kLeftShown * left : kLeftShownAlone * std::min(stage, left);
+    stage = std::max(stage, left) + shown + kLeftColumnShown * stage * static_cast<double>(s.leftColumns.size());
+  }
   if (s.promotes) {
     // All warpgroups' additions by the four schedulers of an SM.
     double additions = accumulatorsOf(s, t) / 2.0 * t.consumers * perSm + kPromotionClocks;
