@@ -46,13 +46,17 @@ static GemmEpilogue epilogueOf(const GemmKernel &kernel, const GemmTraces &trace
       e.lane(i) = {integers ? DType::I32 : DType::F32, v, integers ? Value() : v, {}};
     if (!form.shape.segment)
       e.emitLoads();
+    if (s.kept) {
+      DType t = graph.type(trace.instances[form.kept].value).dtype;
+      e.lane(form.kept) = {t, t == DType::F32 ? s.kept : Value(), s.kept, {}};
+    }
     size_t known = 0;
     const uint32_t last = trace.levels + 1;
     for (uint32_t level = 1; level < (s.level ? s.level : last); ++level)
       for (uint32_t r : reductionsOf(trace, level))
         e.lane(r) = combinerOf(graph, trace, r).finish(e.bodies(), s.reduced[known++], graph.strict);
     const std::vector<uint32_t> wanted =
-        form.shape.segment ? segmentPass(graph, trace, s.level) : trace.scopes[0].order;
+        form.shape.segment ? segmentPass(graph, trace, s.level, s.kept ? form.kept : kNone) : trace.scopes[0].order;
     for (uint32_t i : wanted) // all loads first
       if (form.shape.segment && trace.instances[i].node == kNone && trace.instances[i].operands.empty())
         e.emit(i);
@@ -81,6 +85,8 @@ static GemmEpilogue epilogueOf(const GemmKernel &kernel, const GemmTraces &trace
         Value v = c.contribution(e.bodies(), loc, e.lane(trace.instances[r].operands[0]), trace.lanes);
         out.push_back(c.acrossLanes(b, loc, v));
       }
+      if (kernel.schedule.wgmma.keeps && s.level == 1)
+        out.push_back(e.bodies().splatTo(e.bodies().wide(e.lane(form.kept)), trace.lanes));
     }
     return out;
   };
@@ -141,6 +147,7 @@ Status emitGemmWgmma(ModuleOp module, const GemmKernel &kernel, const CodeTarget
   g.tile = kernel.schedule.wgmma;
   g.once = kernel.schedule.once;
   g.segment = form.shape.segment;
+  g.mayKeep = form.shape.mayKeep;
   // Pieces of a cat; sin and cos reduce large arguments apart, and a division is done apart where it takes all of its steps.
   g.branches = g.segment > 0 || traces.epilogue.scopes.size() > 1 ||
                llvm::any_of(traces.epilogue.instances, [&](const Instance &in) {

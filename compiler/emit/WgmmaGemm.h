@@ -75,6 +75,8 @@ struct GemmSite {
   /// of the next, the outputs; of 0, what the segment has once, and then there are neither products nor tiles, columns and rows.
   uint32_t level = 1;
   llvm::SmallVector<mlir::Value> reduced; ///< results of the reductions of the levels before (of 0: of all), in order
+  /// Where WgmmaGemm::keeps, behind the first level: what that gave behind its contributions, f32; products are null then.
+  mlir::Value kept;
 };
 
 /// Returns the value of each output at the site: a vector of `lanes` elements as memory has them (f32, i32; i16 and i8 for
@@ -109,6 +111,8 @@ struct WgmmaGemm {
   int64_t segment = 0;             ///< columns that are reduced together (cost::GemmShape::segment); 0: none are
   std::vector<std::vector<Combiner>> reductions; ///< by level: those of the second need what the first give
   std::vector<GemmSegmentTensor> segments;       ///< outputs
+  bool mayKeep =
+      false; ///< the first level gives one value more, f32, which with tile.keeps the next ones get instead of products
   cost::GemmTile tile;
 
   cost::GemmShape shape() const; ///< but for the epilogue's cost

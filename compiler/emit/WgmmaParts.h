@@ -46,7 +46,8 @@ struct GemmPlan {
   const cost::GemmTile &tile() const { return gemm->tile; }
   int consumerWarps() const { return tile().warps(); }
   int64_t columns() const { return shared.stage * tile().stages + shared.staging; } ///< place in shared memory
-  int64_t barriers() const { return columns() + shared.columns; }
+  int64_t kept() const { return columns() + shared.columns; }
+  int64_t barriers() const { return kept() + shared.kept; }
   int chunks() const { return tile().chunks(); }
   int lanes() const { return gemm->n % 2 == 0 ? 2 : 1; }
   bool storesByMap() const;
@@ -71,7 +72,8 @@ struct GemmGroup {
   mlir::Value column;     ///< the chunk's first
   mlir::Value blockIndex; ///< which of the warpgroup's blocks of 64 rows
   mlir::Value buffer;
-  mlir::Value group; ///< in the chunk
+  mlir::Value group;     ///< in the chunk
+  mlir::Value inSegment; ///< where segments are reduced: in the segment
 };
 
 /// What is the same for all of a block's tiles. i32.
@@ -154,6 +156,7 @@ private:
                   mlir::Value buffer);
   mlir::Value rowOffset(const GemmSlot &, mlir::Value row);
   mlir::Value within(const GemmSlot &, mlir::Value row, mlir::Value byteColumn);
+  mlir::Value keptAddress(const GemmGroup &, int site, int lane);
   mlir::Value pairAddress(const GemmSlot &, mlir::Value buffer, mlir::Value inRow, mlir::Value inColumn);
   mlir::Value sharedPointer(mlir::Value address);
   mlir::Type elementType(DType);

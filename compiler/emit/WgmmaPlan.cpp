@@ -33,6 +33,7 @@ cost::GemmShape WgmmaGemm::shape() const {
   s.promotes = promotes;
   s.scaleColumns = scales.empty() ? 0 : scales[1].rows;
   s.segment = segment;
+  s.mayKeep = mayKeep;
   for (const WgmmaOperand &t : left.tiles)
     s.leftTiles.push_back(t.dtype);
   for (const GemmVector &v : left.columns)
@@ -191,7 +192,8 @@ std::string wgmmaRefusal(const WgmmaGemm &g, const cost::TargetDesc &machine) {
     return "sums over parts of K are added up for 8-bit floats";
   if (!g.scales.empty() && (g.scales.size() != 2 || !g.promotes || g.b.size() != 1))
     return "scales along K are those of both operands of one product, whose sums are promoted";
-  if (g.segment > 0 && (g.n % g.segment != 0 || g.segment < 16 || g.reductions.empty() || t.unroll > 1))
+  if (g.segment > 0 &&
+      (g.n % g.segment != 0 || g.segment < 16 || g.reductions.empty() || g.segment / kGroup % t.unroll != 0))
     return "rows of " + std::to_string(g.n) + " are not reduced by segments of " + std::to_string(g.segment);
   for (const GemmTensor &o : g.outputs)
     if (dtypeSize(o.dtype) > 4)

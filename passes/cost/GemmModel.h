@@ -32,6 +32,10 @@ struct GemmShape {
   /// that, with these ops an element, and what a segment has once, so many bytes of it, is stored.
   int64_t segment = 0;
   double passOps = 0, passSpecialOps = 0, segmentBytes = 0;
+  /// What the first time has computed may be kept in shared memory (GemmTile::keeps), in f32; then that is all that is gone over
+  /// again, with these ops.
+  bool mayKeep = false;
+  double keptOps = 0, keptSpecialOps = 0;
   /// What a stage sums to, 128 bytes of K, is added to what came before by f32 additions of its own: the tensor cores keep fewer
   /// bits of a sum of 8-bit floats than f32 has.
   bool promotes = false;
@@ -83,6 +87,7 @@ struct GemmTile {
   /// The warpgroups that multiply take over registers of the one that copies. For more than 128 accumulators and for long
   /// epilogues; such a kernel is assembled at each load, by the driver (runtime/cuda/Cuda.h, assemblePtx).
   bool moreRegisters = false;
+  bool keeps = false; ///< of a segment that a warp reduces, what it has computed: in shared memory
 
   int tileM() const { return 64 * blocks * (alternate ? 1 : consumers); }
   int warps() const { return 4 * consumers; } ///< that multiply
@@ -106,6 +111,7 @@ struct GemmShared {
   int64_t slots = 0;       ///< of one buffer of one warp: outputs and tile operands
   int64_t staging = 0;     ///< of all warps
   int64_t columns = 0;     ///< of all warpgroups: vectors
+  int64_t kept = 0;        ///< of all warps
   int64_t barriers = 0;
   int64_t total = 0;
 };

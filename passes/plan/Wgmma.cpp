@@ -266,6 +266,12 @@ bool spareRegisters(const Graph &graph, const WgmmaForm &form, cost::GemmTile &t
     tile.unroll = 1;
   if (addresses && tile.consumers > 1 && form.shape.products * tile.blocks * tile.tileN / 2 > kMany)
     tile.moreRegisters = true;
+  // A pass over a segment waits for its own results rather than for instructions: two groups at once.
+  constexpr int64_t kBoth = 32;
+  if (tile.keeps && form.shape.segment % kBoth == 0 && tile.chunkColumns() % kBoth == 0) {
+    tile.unroll = 2;
+    tile.moreRegisters = tile.consumers > 1;
+  }
   return tile != before;
 }
 
@@ -470,6 +476,19 @@ WgmmaForm wgmmaForm(const Graph &graph, const Trace &epilogue, const std::vector
   // What a whole tile, column or row reads in order is loaded ahead, other loads are made where their value is needed.
   constexpr double kOwnLoadOps = 16; // what waiting for it takes, as instructions of an element
   const uint32_t last = epilogue.levels + 1;
+  if (shape.segment) {
+    out.kept = keptValue(graph, epilogue);
+    shape.mayKeep = out.kept != kNone;
+    for (uint32_t level = 2; shape.mayKeep && level <= last; ++level)
+      for (uint32_t i : segmentPass(graph, epilogue, level, out.kept)) {
+        const Instance &in = epilogue.instances[i];
+        if (in.node == kNone || graph.nodes[in.node].op == OpKind::Cast)
+          continue;
+        cost::WorkEstimate w = measureOps(graph, in, in.uniform ? 1.0 / static_cast<double>(epilogue.lanes) : 1.0);
+        shape.keptOps += w.ops;
+        shape.keptSpecialOps += w.specialOps;
+      }
+  }
   std::vector<bool> again(epilogue.instances.size(), !shape.segment); // in the pass that stores
   for (uint32_t level = 1; shape.segment && level <= last; ++level)
     for (uint32_t i : segmentPass(graph, epilogue, level)) {

@@ -56,7 +56,8 @@ struct WgmmaForm {
   std::vector<WgmmaScaleAccess> scales;                   ///< of the left and the right operand, or none
   std::vector<WgmmaAccess> outputs, tiles, columns, rows; ///< the latter three are loaded ahead of the epilogue
   std::vector<WgmmaSegmentAccess> segments;               ///< outputs that have one element a segment
-  bool loadsItself = false;                               ///< the epilogue, what it reads otherwise
+  uint32_t kept = kNone;    ///< what passes behind the first may find in shared memory (keptValue)
+  bool loadsItself = false; ///< the epilogue, what it reads otherwise
   cost::GemmShape shape;
 };
 
