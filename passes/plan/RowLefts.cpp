@@ -81,9 +81,13 @@ Result<bool> RowPlanner::leavesLeft(const Draft &d, const PlannedGroup &g, Value
   std::snprintf(text, sizeof text,
                 "%.3g us with kernel '%s', where writing it takes %.3g us and the product then %.3g us",
                 g.time.total * 1e6, g.gemm->kernel.c_str(), writing * 1e6, apart.group->time.total * 1e6);
-  // Neither model is exact: what is as good as equal is left to two kernels, of which the product's multiplies at its full rate.
-  constexpr double kGain = 0.98;
-  if (g.time.total >= kGain * (writing + apart.group->time.total)) {
+  // Neither model is exact: what is as good as equal is left to two kernels, of which the product's multiplies at its full rate. Of other
+  // kernels than warpgroups' none was measured but those that compute each element once.
+  constexpr double kGain = 0.98, kUnmeasuredGain = 0.9;
+  const Node &product =
+      graph.nodes[*std::find_if(g.nodes.begin(), g.nodes.end(), [&](NodeId n) { return isProduct(graph.nodes[n]); })];
+  const bool measured = g.gemm->kernel == "wgmma" || readsOnce(graph, product, /*left=*/true, stored);
+  if (g.time.total >= (measured ? kGain : kUnmeasuredGain) * (writing + apart.group->time.total)) {
     why = "stored: '" + graph.values[g.outputs[0]].name + "' multiplies it, and to compute it there would take " + text;
     return true;
   }
