@@ -317,7 +317,8 @@ static GemmSchedule gemmSchedule(DictionaryAttr schedule) {
                .buffers = small("buffers"),
                .unroll = small("unroll"),
                .blocksPerSm = small("blocks_per_sm"),
-               .moreRegisters = flag(t, "more_registers")};
+               .moreRegisters = flag(t, "more_registers"),
+               .keeps = flag(t, "keeps")};
   }
   return s;
 }

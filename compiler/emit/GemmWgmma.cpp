@@ -46,13 +46,17 @@ static GemmEpilogue epilogueOf(const GemmKernel &kernel, const GemmTraces &trace
       e.lane(i) = {integers ? DType::I32 : DType::F32, v, integers ? Value() : v, {}};
     if (!form.shape.segment)
       e.emitLoads();
+    if (s.kept) {
+      DType t = graph.type(trace.instances[form.kept].value).dtype;
+      e.lane(form.kept) = {t, t == DType::F32 ? s.kept : Value(), s.kept, {}};
+    }
     size_t known = 0;
     const uint32_t last = trace.levels + 1;
     for (uint32_t level = 1; level < (s.level ? s.level : last); ++level)
       for (uint32_t r : reductionsOf(trace, level))
         e.lane(r) = combinerOf(graph, trace, r).finish(e.bodies(), s.reduced[known++], graph.strict);
     const std::vector<uint32_t> wanted =
-        form.shape.segment ? segmentPass(graph, trace, s.level) : trace.scopes[0].order;
+        form.shape.segment ? segmentPass(graph, trace, s.level, s.kept ? form.kept : kNone) : trace.scopes[0].order;
     for (uint32_t i : wanted) // all loads first
       if (form.shape.segment && trace.instances[i].node == kNone && trace.instances[i].operands.empty())
         e.emit(i);
@@ -81,8 +85,38 @@ static GemmEpilogue epilogueOf(const GemmKernel &kernel, const GemmTraces &trace
         Value v = c.contribution(e.bodies(), loc, e.lane(trace.instances[r].operands[0]), trace.lanes);
         out.push_back(c.acrossLanes(b, loc, v));
       }
+      if (kernel.schedule.wgmma.keeps && s.level == 1)
+        out.push_back(e.bodies().splatTo(e.bodies().wide(e.lane(form.kept)), trace.lanes));
     }
     return out;
+  };
+}
+
+/// The left operand's values at a site, two along K. `m`: rows of a batch.
+static GemmEpilogue leftOf(const GemmKernel &kernel, const Trace &trace, const WgmmaLeftForm &form, int64_t m,
+                           const CodeTarget &target) {
+  return [&](OpBuilder &b, Location loc, const GemmSite &s) -> Result<SmallVector<Value>> {
+    const Graph &graph = kernel.body;
+    TraceEmitter e(b, loc, graph, trace, target, /*aligned=*/true, s.pointers.take_front(graph.inputs.size()),
+                   s.pointers.drop_front(graph.inputs.size()));
+    auto index = [&](int64_t v) { return arith::ConstantIndexOp::create(b, loc, v).getResult(); };
+    Value first = arith::MulIOp::create(b, loc, s.batch, index(m));
+    e.setRowIndex(arith::AddIOp::create(b, loc, first, s.row));
+    e.setVectorIndex(arith::DivUIOp::create(b, loc, s.column, index(kLeftLanes)));
+    e.bodies().spareRegisters();
+    auto give = [&](const std::vector<WgmmaAccess> &loads, ArrayRef<Value> values) {
+      for (auto [load, v] : llvm::zip(loads, values))
+        e.lane(load.place) = e.bodies().fromMemory(v, graph.type(load.value).dtype);
+    };
+    give(form.tiles, s.tiles);
+    give(form.columns, s.columns);
+    give(form.rows, s.rows);
+    e.emitLoads();
+    for (uint32_t i : trace.scopes[0].order)
+      e.emit(i);
+    const uint32_t result = trace.stores[0].instance;
+    Value v = e.bodies().toMemory(e.lane(result), graph.type(trace.instances[result].value).dtype);
+    return SmallVector<Value>{e.bodies().splatTo(v, kLeftLanes)};
   };
 }
 
@@ -90,9 +124,13 @@ Status emitGemmWgmma(ModuleOp module, const GemmKernel &kernel, const CodeTarget
                      const cost::TargetDesc &machine, PackageLaunch &launch) {
   const Graph &graph = kernel.body;
   RL_ASSIGN(GemmTraces traces, traceGemm(kernel, /*gpu=*/true));
+  Trace pairs;
+  if (traces.left.load == kNone && dtypeSize(graph.type(traces.left.value).dtype) == 2) {
+    RL_ASSIGN(pairs, traceOperand(graph, traces.left.value, {}, /*gpu=*/true, kLeftLanes));
+  }
   std::vector<const Trace *> operands;
   for (const TracedOperand &right : traces.right) {
-    operands.push_back(&traces.left.trace);
+    operands.push_back(pairs.context ? &pairs : &traces.left.trace);
     operands.push_back(&right.trace);
   }
   WgmmaForm form = wgmmaForm(graph, traces.epilogue, traces.products, operands);
@@ -109,6 +147,7 @@ Status emitGemmWgmma(ModuleOp module, const GemmKernel &kernel, const CodeTarget
   g.tile = kernel.schedule.wgmma;
   g.once = kernel.schedule.once;
   g.segment = form.shape.segment;
+  g.mayKeep = form.shape.mayKeep;
   // Pieces of a cat; sin and cos reduce large arguments apart, and a division is done apart where it takes all of its steps.
   g.branches = g.segment > 0 || traces.epilogue.scopes.size() > 1 ||
                llvm::any_of(traces.epilogue.instances, [&](const Instance &in) {
@@ -121,7 +160,18 @@ Status emitGemmWgmma(ModuleOp module, const GemmKernel &kernel, const CodeTarget
     return WgmmaOperand{argument(a.value),         dtype(a), kMajor, a.offset,
                         kMajor ? a.row : a.column, a.batch,  a.part, a.partStride};
   };
-  g.a = operand(form.left, form.shape.aKMajor);
+  if (form.computed) {
+    g.a.dtype = form.shape.a;
+    for (const WgmmaAccess &a : form.computed->tiles)
+      g.left.tiles.push_back(operand(a, true));
+    for (const WgmmaAccess &a : form.computed->columns)
+      g.left.columns.push_back({argument(a.value), dtype(a), a.offset, a.batch});
+    for (const WgmmaAccess &a : form.computed->rows)
+      g.left.rows.push_back({argument(a.value), dtype(a), a.offset, a.batch});
+    g.left.compute = leftOf(kernel, pairs, *form.computed, form.shape.m, target);
+  } else {
+    g.a = operand(form.left, form.shape.aKMajor);
+  }
   for (auto [p, a] : llvm::enumerate(form.right))
     g.b.push_back(operand(a, form.shape.isBKMajor(static_cast<int>(p))));
   g.promotes = form.shape.promotes;

@@ -207,6 +207,16 @@ void HopperAsm::storeMatrices(Value address, ValueRange values) {
   run("stmatrix.sync.aligned.m8n8.x4.shared.b16 [$0], {$1, $2, $3, $4};", "r,r,r,r,r", operands);
 }
 
+SmallVector<Value> HopperAsm::loadMatrices(Value address) {
+  Type i32 = b.getI32Type();
+  Value all = compute(LLVM::LLVMStructType::getLiteral(b.getContext(), {i32, i32, i32, i32}),
+                      "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {$0, $1, $2, $3}, [$4];", "=r,=r,=r,=r,r", address);
+  SmallVector<Value> out;
+  for (int64_t r = 0; r < 4; ++r)
+    out.push_back(LLVM::ExtractValueOp::create(b, loc, all, r));
+  return out;
+}
+
 SmallVector<Value> HopperAsm::tied(const WgmmaShape &shape, ValueRange accumulators, const Twine &text,
                                    const Twine &constraints, ValueRange operands) {
   size_t count = accumulators.size();
@@ -264,6 +274,39 @@ SmallVector<Value> HopperAsm::multiply(const WgmmaShape &shape, ValueRange accum
   operands.append(bs.begin(), bs.end());
   operands.push_back(accumulate);
   return tied(shape, accumulators, text, repeated("l,", 1 + bs.size()) + "r", operands);
+}
+
+SmallVector<Value> HopperAsm::startStep(const WgmmaShape &shape, int step, ValueRange accumulators, ValueRange a,
+                                        ValueRange bs, Value accumulate) {
+  const size_t perBlock = static_cast<size_t>(shape.n) / 2, blocks = static_cast<size_t>(shape.blocks);
+  const size_t firstA = 2 * accumulators.size(), firstB = firstA + a.size();
+  std::string text = "{\n.reg .pred some;\n.reg .b64 b;\nsetp.ne.b32 some, $" + std::to_string(firstB + bs.size()) +
+                     ", 0;\nwgmma.fence.sync.aligned;\n";
+  const std::string name = "wgmma.mma_async.sync.aligned.m64n" + std::to_string(shape.n) + "k16.f32." +
+                           ptxType(shape.a) + "." + ptxType(shape.b) + " ";
+  for (size_t p = 0; p < bs.size(); ++p) {
+    text += "add.s64 b, $" + std::to_string(firstB + p) + ", " + std::to_string(step * shape.stepB) + ";\n";
+    for (size_t block = 0; block < blocks; ++block)
+      text += name + coordinateText((p * blocks + block) * perBlock, perBlock) + ", " +
+              coordinateText(firstA + block * 4, 4) + ", b, some, 1, 1, " + (shape.transposeB ? "1" : "0") + ";\n";
+  }
+  text += step == shape.steps - 1 ? "wgmma.commit_group.sync.aligned;\n}" : "}";
+  SmallVector<Value> operands(a);
+  operands.append(bs.begin(), bs.end());
+  operands.push_back(accumulate);
+  return tied(shape, accumulators, text, repeated("r,", a.size()) + repeated("l,", bs.size()) + "r", operands);
+}
+
+void HopperAsm::holdValues(Value address, ValueRange values) {
+  std::string text = "{\n.reg .pred never;\n.reg .b32 all;\nmov.b32 all, $1;\n";
+  for (size_t v = 1; v < values.size(); v += 2)
+    text += v + 1 < values.size()
+                ? "lop3.b32 all, all, $" + std::to_string(v + 1) + ", $" + std::to_string(v + 2) + ", 0xfe;\n"
+                : "or.b32 all, all, $" + std::to_string(v + 1) + ";\n";
+  text += "setp.eq.b32 never, $0, 0xffffffff;\n@never st.shared.b32 [$0], all;\n}";
+  SmallVector<Value> operands{address};
+  operands.append(values.begin(), values.end());
+  run(text, "r" + repeated(",r", values.size()), operands);
 }
 
 SmallVector<Value> HopperAsm::finish(const WgmmaShape &shape, ValueRange accumulators) {

@@ -114,6 +114,8 @@ public:
   /// Four matrices of 8x8 elements of 16 bits, a pair of each in a thread's `values` (i32), to rows at `address`: lane l has
   /// the address of row l % 8 of matrix l / 8.
   void storeMatrices(mlir::Value address, mlir::ValueRange values);
+  /// The same the other way: what the rows at `address` hold, as four i32.
+  llvm::SmallVector<mlir::Value> loadMatrices(mlir::Value address);
 
   // Products
   /// Starts the products of one stage behind all that was started, and waits until at most these are on their way. Where
@@ -122,6 +124,14 @@ public:
                                           mlir::ValueRange b, mlir::Value accumulate);
   /// Waits for all products.
   llvm::SmallVector<mlir::Value> finish(const WgmmaShape &, mlir::ValueRange accumulators);
+  /// One of the steps of multiply with the left operand in registers: `a` has, by block of 64 rows, four i32 of two 16-bit numbers
+  /// each (PTX ISA, "Register fragments for wgmma", A). Waits for nothing; but a warp that starts another while the tensor cores have
+  /// not come to this one stands still.
+  llvm::SmallVector<mlir::Value> startStep(const WgmmaShape &, int step, mlir::ValueRange accumulators,
+                                           mlir::ValueRange a, mlir::ValueRange b, mlir::Value accumulate);
+  /// Has the values (i32) computed by here, where ptxas would do so behind a wait for products, and in registers of their own until
+  /// here: a store that is never made, as no `address` in shared memory is that of the last byte.
+  void holdValues(mlir::Value address, mlir::ValueRange values);
 
 private:
   void run(const llvm::Twine &text, const llvm::Twine &constraints, mlir::ValueRange operands);

@@ -243,7 +243,11 @@ Status WgmmaEpilogueEmitter::evaluate(const GemmPlace &place, const GemmGroup &a
         site.column = toIndex(c);
         site.products.clear();
         site.tiles.clear();
-        for (size_t p = 0; p < g.b.size(); ++p) {
+        const bool keeps = plan.tile().keeps, isKept = keeps && level > 1;
+        if (isKept)
+          site.kept = LLVM::LoadOp::create(b, loc, lanesOf(b.getF32Type(), lanes),
+                                           keptAddress(at, 2 * octet + half, first), static_cast<unsigned>(4 * lanes));
+        for (size_t p = 0; p < g.b.size() && !isKept; ++p) {
           size_t from = p * 8 + static_cast<size_t>(4 * octet + 2 * half + first);
           if (lanes == 1)
             site.products.push_back(registers[from]);
@@ -261,6 +265,9 @@ Status WgmmaEpilogueEmitter::evaluate(const GemmPlace &place, const GemmGroup &a
         for (Value v : columnValues)
           site.columns.push_back(part(v));
         RL_ASSIGN(SmallVector<Value> out, epilogue(b, loc, site));
+        if (keeps && level == 1)
+          LLVM::StoreOp::create(b, loc, out.pop_back_val(), keptAddress(at, 2 * octet + half, first),
+                                static_cast<unsigned>(4 * lanes));
         results.push_back(std::move(out));
       }
       RL_TRY(use(half, inRow, inColumn, results));
@@ -489,18 +496,23 @@ Status WgmmaEpilogueEmitter::emit(const GemmPlace &tilePlace, Value count, Value
     RL_TRY(loop(segments, [&](Value which) -> Status {
       Value first = i.mul(which, rounds / segments);
       if (segment && chunks == 1) {
-        RL_ASSIGN(known, reduceSegment(place, chunk, first, accumulators));
+        RL_ASSIGN(known, reduceSegment(place, chunk, i.mul(first, unroll), accumulators));
       }
       if (plan.gemm->outputs.empty()) // all that is stored, segments have once
         return {};
       return loop(rounds / segments, [&](Value r) -> Status {
         Value round = segments == 1 ? r : i.add(first, r);
-        SmallVector<Value> registers = pickRegisters(accumulators, i.add(i.mul(chunk, rounds), round));
+        Value inSegment = chunks == 1 ? r : i.add(i.mul(i.rem(chunk, chunks), rounds), r);
+        SmallVector<Value> registers;
+        if (!tile.keeps)
+          registers = pickRegisters(accumulators, i.add(i.mul(chunk, rounds), round));
         size_t perGroup = plan.gemm->b.size() * 8;
         for (int u = 0; u < unroll; ++u) {
           at.group = i.add(i.mul(round, unroll), u);
-          RL_TRY(emitGroup(place, at, ArrayRef<Value>(registers).slice(static_cast<size_t>(u) * perGroup, perGroup),
-                           known));
+          at.inSegment = i.add(i.mul(inSegment, unroll), u);
+          ArrayRef<Value> own(registers);
+          RL_TRY(
+              emitGroup(place, at, tile.keeps ? own : own.slice(static_cast<size_t>(u) * perGroup, perGroup), known));
         }
         return {};
       });

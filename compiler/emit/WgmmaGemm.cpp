@@ -1,7 +1,7 @@
 // Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The kernel around the epilogue: the plan, the roles of the warps, the ring of stages and the products.
+// The kernel around the epilogue: the roles of the warps, the ring of stages and the products.
 #include "compiler/emit/WgmmaParts.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -12,223 +12,10 @@
 #include "mlir/IR/BuiltinOps.h"
 
 #include <map>
-#include <numeric>
 
 using namespace mlir;
 
 namespace rl::emit {
-
-cost::GemmShape WgmmaGemm::shape() const {
-  cost::GemmShape s;
-  for (int64_t e : batch)
-    s.batch *= e;
-  s.m = m;
-  s.n = n;
-  s.k = k;
-  s.a = a.dtype;
-  s.b = b.empty() ? a.dtype : b[0].dtype;
-  s.products = static_cast<int>(b.size());
-  s.aKMajor = a.kMajor;
-  for (const WgmmaOperand &o : b)
-    s.bKMajor.push_back(o.kMajor);
-  for (const GemmTensor &t : outputs)
-    s.outputs.push_back(t.dtype);
-  for (const GemmTensor &t : tiles)
-    s.tiles.push_back(t.dtype);
-  for (const GemmVector &v : columns)
-    s.columns.push_back(v.dtype);
-  s.promotes = promotes;
-  s.scaleColumns = scales.empty() ? 0 : scales[1].rows;
-  s.segment = segment;
-  for (const GemmTensor &t : outputs)
-    s.columnPart = std::gcd(s.columnPart, t.part);
-  return s;
-}
-
-namespace {
-
-constexpr int64_t kMaxWork = int64_t(1) << 30;
-
-bool hasMap(const WgmmaGemm &g, const GemmTensor &t) {
-  return cost::hasTensorMap(t.dtype, t.offset, g.m, t.stride, g.batch, t.batchStrides);
-}
-
-PackageTensorMap makeMap(unsigned arg, DType dtype, int64_t offset, int64_t contiguous, int64_t extent, int64_t stride,
-                         const std::vector<int64_t> &batch, const std::vector<int64_t> &batchStrides,
-                         int64_t boxColumns, int64_t boxRows, int64_t parts = 1, int64_t partStride = 0) {
-  auto size = static_cast<int64_t>(dtypeSize(dtype));
-  PackageTensorMap m;
-  m.arg = arg;
-  m.dtype = dtype;
-  m.offset = offset * size;
-  m.extents = {contiguous, extent};
-  // One row alone has a stride that nothing is read at; the driver wants one that it can take.
-  m.strides = {extent > 1 ? stride * size : (contiguous * size + 15) / 16 * 16};
-  m.box = {static_cast<uint32_t>(boxColumns), static_cast<uint32_t>(boxRows)};
-  if (parts > 1) {
-    m.extents.push_back(parts);
-    m.strides.push_back(partStride * size);
-    m.box.push_back(1);
-  }
-  for (size_t d = batch.size(); d-- > 0;)
-    if (batch[d] > 1 && batchStrides[d] != 0) {
-      m.extents.push_back(batch[d]);
-      m.strides.push_back(batchStrides[d] * size);
-      m.box.push_back(1);
-    }
-  int64_t span = boxColumns * size;
-  m.swizzle = span >= 32 ? static_cast<uint32_t>(span) : 0;
-  return m;
-}
-
-/// Columns of an operand that is not K-major that one box holds: 128 bytes.
-constexpr int64_t kMnBox = 64;
-
-GemmPlan makePlan(const WgmmaGemm &g) {
-  const cost::GemmTile &t = g.tile;
-  GemmPlan p;
-  p.gemm = &g;
-  cost::GemmShape shape = g.shape();
-  p.shared = gemmShared(shape, t);
-  p.tileK = 128 / static_cast<int64_t>(dtypeSize(g.a.dtype));
-  p.kBlocks = (g.k + p.tileK - 1) / p.tileK;
-  p.tilesM = (g.m + t.tileM() * t.cluster - 1) / (t.tileM() * t.cluster);
-  p.tilesN = (g.n + t.tileN - 1) / t.tileN;
-  p.batches = shape.batch;
-  p.work = p.batches * p.tilesM * p.tilesN;
-  p.buffers = t.buffers;
-
-  cost::GemmSlots slots = gemmSlots(shape);
-  int64_t offset = 0;
-  for (int bytes : slots.bytes) {
-    GemmSlot s;
-    s.elementBytes = bytes;
-    s.span = std::min(128, t.chunkColumns() * bytes);
-    s.subs = t.chunkColumns() * bytes / s.span;
-    s.offset = offset;
-    offset += (s.subs * s.subBytes() + 1023) / 1024 * 1024;
-    p.slots.push_back(s);
-  }
-  p.outputSlot = slots.ofOutput;
-  p.tileSlot = slots.ofTile;
-
-  auto operandMap = [&](const WgmmaOperand &o, int64_t rows, int64_t boxRows) {
-    const int64_t k = o.part ? o.part : g.k, parts = g.k / k;
-    p.maps.push_back(o.kMajor ? makeMap(o.arg, o.dtype, o.offset, k, rows, o.stride, g.batch, o.batchStrides, p.tileK,
-                                        boxRows, parts, o.partStride)
-                              : makeMap(o.arg, o.dtype, o.offset, rows, k, o.stride, g.batch, o.batchStrides, kMnBox,
-                                        p.tileK, parts, o.partStride));
-    p.maps.back().l2Promotion = 256;
-    return static_cast<unsigned>(p.maps.size() - 1);
-  };
-  p.boxA = t.tileM() <= 256 ? t.tileM() : t.tileM() / 2; // a box has at most 256 rows
-  p.mapA = operandMap(g.a, g.m, p.boxA);
-  for (const WgmmaOperand &o : g.b)
-    p.mapB.push_back(operandMap(o, g.n, t.tileN / t.cluster));
-  auto tensorMap = [&](const GemmTensor &x, int slot) {
-    const int64_t n = x.part ? x.part : g.n;
-    p.maps.push_back(makeMap(x.arg, x.dtype, x.offset, n, g.m, x.stride, g.batch, x.batchStrides,
-                             p.slots[static_cast<size_t>(slot)].subColumns(), 16, g.n / n, x.partStride));
-    return static_cast<int>(p.maps.size() - 1);
-  };
-  for (size_t o = 0; o < g.outputs.size(); ++o)
-    p.outputMap.push_back(hasMap(g, g.outputs[o]) ? tensorMap(g.outputs[o], p.outputSlot[o]) : -1);
-  for (size_t o = 0; o < g.tiles.size(); ++o)
-    p.tileMap.push_back(tensorMap(g.tiles[o], p.tileSlot[o]));
-  return p;
-}
-
-} // namespace
-
-bool GemmPlan::storesByMap() const {
-  return std::any_of(outputMap.begin(), outputMap.end(), [](int m) { return m >= 0; });
-}
-
-std::string wgmmaRefusal(const WgmmaGemm &g, const cost::TargetDesc &machine) {
-  std::string why = gemmRefusal(g.shape(), g.tile, machine);
-  if (!why.empty())
-    return why;
-  if (g.batch.size() > 3)
-    return "a tensor map has five dimensions, not " + std::to_string(g.batch.size() + 2);
-  if (g.outputs.empty() && g.segments.empty())
-    return "nothing is stored";
-  const cost::GemmTile &t = g.tile;
-  auto work =
-      static_cast<__int128>(g.shape().batch) * ((g.m + t.tileM() - 1) / t.tileM()) * ((g.n + t.tileN - 1) / t.tileN);
-  if (work > kMaxWork || g.m > INT32_MAX / 2 || g.n > INT32_MAX / 2 || g.k > INT32_MAX / 2)
-    return "the product is larger than 32-bit coordinates reach";
-  auto operand = [&](const WgmmaOperand &o, const std::string &name, int64_t rows) -> std::string {
-    if (!isWgmmaShape(g.a.dtype, o.dtype, t.tileN))
-      return std::string("there is no wgmma for ") + dtypeName(g.a.dtype) + " by " + dtypeName(o.dtype) + " with " +
-             std::to_string(t.tileN) + " columns";
-    if (!cost::hasTensorMap(o.dtype, o.offset, o.kMajor ? rows : (o.part ? o.part : g.k), o.stride, g.batch,
-                            o.batchStrides))
-      return name + ": a stride of " + std::to_string(o.stride) + " elements or its start is no multiple of 16 bytes";
-    const int64_t step = 128 / static_cast<int64_t>(dtypeSize(g.a.dtype));
-    if (o.part && (o.part % step != 0 || g.k % o.part != 0 || g.k == o.part ||
-                   !cost::hasTensorMap(o.dtype, o.offset, 1, 0, {2}, {o.partStride})))
-      return name + ": parts of " + std::to_string(o.part) + " along K";
-    return {};
-  };
-  if (why = operand(g.a, "the left operand", g.m); !why.empty())
-    return why;
-  for (const WgmmaOperand &o : g.b)
-    if (why = operand(o, "the right operand", g.n); !why.empty())
-      return why;
-  if (g.promotes && (!isF8(g.a.dtype) || !isF8(g.b[0].dtype)))
-    return "sums over parts of K are added up for 8-bit floats";
-  if (!g.scales.empty() && (g.scales.size() != 2 || !g.promotes || g.b.size() != 1))
-    return "scales along K are those of both operands of one product, whose sums are promoted";
-  if (g.segment > 0 && (g.n % g.segment != 0 || g.segment < 16 || g.reductions.empty() || t.unroll > 1))
-    return "rows of " + std::to_string(g.n) + " are not reduced by segments of " + std::to_string(g.segment);
-  for (const GemmTensor &o : g.outputs)
-    if (o.part && (g.n % o.part != 0 || g.n == o.part || !hasMap(g, o) ||
-                   !cost::hasTensorMap(o.dtype, 0, 1, 0, {2}, {o.partStride})))
-      return "parts of " + std::to_string(o.part) + " columns, " + std::to_string(o.partStride) +
-             " elements apart, have no tensor map";
-  for (const GemmTensor &o : g.outputs)
-    if (dtypeSize(o.dtype) > 4)
-      return std::string("outputs of type ") + dtypeName(o.dtype) + " are not staged";
-  for (const GemmTensor &x : g.tiles)
-    if (dtypeSize(x.dtype) > 4 || !hasMap(g, x))
-      return "an operand of the epilogue has strides that are no multiples of 16 bytes";
-  for (const GemmVector &v : g.columns) {
-    bool whole = cost::isMultipleOf16Bytes(v.offset, v.dtype);
-    for (size_t d = 0; d < g.batch.size(); ++d)
-      whole &= cost::isMultipleOf16Bytes(v.batchStrides[d], v.dtype);
-    if (dtypeSize(v.dtype) > 4 || !whole || !cost::isMultipleOf16Bytes(t.tileN, v.dtype))
-      return "a vector of the epilogue starts at no multiple of 16 bytes";
-  }
-  return {};
-}
-
-SmallVector<Value> batchCoordinates(Int32 &i, const WgmmaGemm &g, const std::vector<int64_t> &strides, Value batch) {
-  SmallVector<Value> out;
-  int64_t inner = 1;
-  for (size_t d = g.batch.size(); d-- > 0;) {
-    if (g.batch[d] > 1 && strides[d] != 0)
-      out.push_back(i.rem(i.div(batch, inner), g.batch[d]));
-    inner *= g.batch[d];
-  }
-  return out;
-}
-
-Value batchOffset(OpBuilder &b, Location loc, const WgmmaGemm &g, int64_t offset, const std::vector<int64_t> &strides,
-                  Value batch) {
-  Int32 i(b, loc);
-  Type i64 = b.getI64Type();
-  auto constant = [&](int64_t v) { return arith::ConstantIntOp::create(b, loc, i64, v).getResult(); };
-  Value out = constant(offset);
-  int64_t inner = 1;
-  for (size_t d = g.batch.size(); d-- > 0;) {
-    if (g.batch[d] > 1 && strides[d] != 0) {
-      Value at = arith::ExtUIOp::create(b, loc, i64, i.rem(i.div(batch, inner), g.batch[d]));
-      out = arith::AddIOp::create(b, loc, out, arith::MulIOp::create(b, loc, at, constant(strides[d])));
-    }
-    inner *= g.batch[d];
-  }
-  return out;
-}
 
 namespace {
 
@@ -265,6 +52,10 @@ private:
                                   Value &stage, Value &parity);
   SmallVector<Value> emitPromoted(WgmmaEpilogueEmitter &, const WgmmaShape &, const GemmPlace &, Value aBase,
                                   Value &stage, Value &parity);
+  Result<SmallVector<Value>> emitComputed(WgmmaEpilogueEmitter &, const WgmmaShape &, const GemmPlace &, Value &stage,
+                                          Value &parity);
+  SmallVector<Value> rightOperands(Value stageOffset);
+  void loadLeft(const GemmPlace &, Value k, Value base, Value barrier);
   Value descriptor(Value address, bool kMajor);
 
   OpBuilder &b;
@@ -332,8 +123,10 @@ void KernelEmitter::loadStage(const GemmPlace &place, ArrayRef<SmallVector<Value
     c.append(batches[operand].begin(), batches[operand].end());
     return c;
   };
+  if (!g.left.tiles.empty())
+    loadLeft(place, k, base, barrier);
   Value mapA = block.maps[plan.mapA];
-  for (int64_t m = 0; m < tile.tileM(); m += g.a.kMajor ? plan.boxA : kMnBox)
+  for (int64_t m = 0; g.left.tiles.empty() && m < tile.tileM(); m += g.a.kMajor ? plan.boxA : kMnBox)
     hopper.load(i.add(base, m * 128), mapA, coordinates(g.a, i.add(place.row, m), 0), barrier);
   for (size_t p = 0; p < g.b.size(); ++p) {
     Value map = block.maps[plan.mapB[p]];
@@ -352,6 +145,26 @@ void KernelEmitter::loadStage(const GemmPlace &place, ArrayRef<SmallVector<Value
       else
         hopper.load(i.add(to, n * 128), map, c, barrier, policy);
     }
+  }
+}
+
+/// What the left operand of a stage is computed from.
+void KernelEmitter::loadLeft(const GemmPlace &place, Value k, Value base, Value barrier) {
+  for (auto [o, slot, map] : llvm::zip(g.left.tiles, plan.left, plan.mapLeft)) {
+    SmallVector<Value> batch = batchCoordinates(i, g, o.batchStrides, place.batch);
+    for (int sub = 0; sub < slot.subs; ++sub)
+      for (int64_t m = 0; m < tile.tileM(); m += plan.boxA) {
+        SmallVector<Value> at{i.add(k, sub * slot.subColumns()), i.add(place.row, m)};
+        at.append(batch.begin(), batch.end());
+        hopper.load(i.add(base, slot.offset + (sub * tile.tileM() + m) * slot.span), block.maps[map], at, barrier);
+      }
+  }
+  int64_t to = plan.shared.a + plan.shared.b * static_cast<int64_t>(g.b.size());
+  for (auto [v, map] : llvm::zip(g.left.columns, plan.mapLeftColumn)) {
+    SmallVector<Value> at{k, i.of(0)};
+    at.append(batchCoordinates(i, g, v.batchStrides, place.batch));
+    hopper.load(i.add(base, to), block.maps[map], at, barrier);
+    to += cost::leftColumnBytes(g.shape(), v.dtype);
   }
 }
 
@@ -377,7 +190,7 @@ void KernelEmitter::emitProducer() {
     b.setInsertionPointToStart(blocks.getBody());
     Value stage = blocks.getRegionIterArg(0), parity = blocks.getRegionIterArg(1);
     hopper.wait(emptyBarrier(stage), parity);
-    hopper.expectBytes(fullBarrier(stage), plan.shared.stage);
+    hopper.expectBytes(fullBarrier(stage), plan.copiedBytes);
     loadStage(place, batches, blocks.getInductionVar(), stage);
     auto [nextStage, nextParity] = next(stage, parity);
     scf::YieldOp::create(b, loc, ValueRange{nextStage, nextParity});
@@ -439,8 +252,13 @@ Status KernelEmitter::emitConsumer(WgmmaEpilogueEmitter &epilogue) {
   if (tile.alternate)
     hopper.waitTurn(warpgroup);
   Value stage = tiles.getRegionIterArg(0), parity = tiles.getRegionIterArg(1);
-  SmallVector<Value> accumulators = g.promotes ? emitPromoted(epilogue, shape, place, aBase, stage, parity)
-                                               : emitProducts(epilogue, shape, place, aBase, stage, parity);
+  SmallVector<Value> accumulators;
+  if (!g.left.tiles.empty()) {
+    RL_ASSIGN(accumulators, emitComputed(epilogue, shape, place, stage, parity));
+  } else {
+    accumulators = g.promotes ? emitPromoted(epilogue, shape, place, aBase, stage, parity)
+                              : emitProducts(epilogue, shape, place, aBase, stage, parity);
+  }
   RL_TRY(epilogue.emit(place, tilesBefore, accumulators));
   epilogue.endTile();
   if (tile.alternate)
@@ -461,17 +279,21 @@ void KernelEmitter::release(Value stage) {
     hopper.arrive(emptyBarrier(stage));
 }
 
+SmallVector<Value> KernelEmitter::rightOperands(Value stageOffset) {
+  SmallVector<Value> out;
+  for (size_t p = 0; p < g.b.size(); ++p)
+    out.push_back(descriptor(
+        i.add(i.add(block.base, plan.shared.a + static_cast<int64_t>(p) * plan.shared.b), stageOffset), g.b[p].kMajor));
+  return out;
+}
+
 /// One stage's products, behind the copies that bring it.
 SmallVector<Value> KernelEmitter::multiplyStage(const WgmmaShape &shape, ValueRange accumulators, Value aBase,
                                                 Value stage, Value parity, Value accumulate) {
   hopper.wait(fullBarrier(stage), parity);
   Value offset = i.mul(stage, plan.shared.stage);
   Value a = descriptor(i.add(aBase, offset), g.a.kMajor);
-  SmallVector<Value> bs;
-  for (size_t p = 0; p < g.b.size(); ++p)
-    bs.push_back(descriptor(i.add(i.add(block.base, plan.shared.a + static_cast<int64_t>(p) * plan.shared.b), offset),
-                            g.b[p].kMajor));
-  return hopper.multiply(shape, accumulators, a, bs, accumulate);
+  return hopper.multiply(shape, accumulators, a, rightOperands(offset), accumulate);
 }
 
 void KernelEmitter::prefetch(WgmmaEpilogueEmitter &epilogue, const GemmPlace &place, Value kBlock) {
@@ -518,6 +340,83 @@ SmallVector<Value> KernelEmitter::emitProducts(WgmmaEpilogueEmitter &epilogue, c
   stage = loop.getResult(static_cast<unsigned>(count));
   parity = loop.getResult(static_cast<unsigned>(count) + 1);
   return accumulators;
+}
+
+/// A tile's products whose left operand is computed on the way: while those of a stage are under way, which the tensor cores read from
+/// registers step by step, the same step of the next stage. None are under way where the loop begins anew, or ptxas would serialise them (C7513).
+Result<SmallVector<Value>> KernelEmitter::emitComputed(WgmmaEpilogueEmitter &epilogue, const WgmmaShape &shape,
+                                                       const GemmPlace &place, Value &stage, Value &parity) {
+  WgmmaLeftEmitter left(b, loc, plan, block);
+  left.loadRows(place);
+  const auto count = static_cast<size_t>(shape.accumulators()), perStep = static_cast<size_t>(4 * tile.blocks);
+  const size_t registers = perStep * static_cast<size_t>(shape.steps);
+  auto addressOf = [&](Value at) { return i.add(block.base, i.mul(at, plan.shared.stage)); };
+  /// A stage's products from the registers `a`; with `next` what its left operand is, behind the results.
+  auto emitStage = [&](ValueRange sums, ValueRange a, Value at, Value accumulate, Value kBlock, Value next,
+                       Value turn) -> Result<SmallVector<Value>> {
+    SmallVector<Value> out(sums), ahead, bs = rightOperands(i.mul(at, plan.shared.stage));
+    Value from = next ? addressOf(next) : Value();
+    WgmmaLeftEmitter::Loaded loaded;
+    auto startStep = [&](int step) {
+      ValueRange own = a.slice(static_cast<size_t>(step) * perStep, perStep);
+      out = hopper.startStep(shape, step, out, own, bs, step == 0 ? accumulate : i.of(1));
+    };
+    // What is loaded in 32 bits is so little work that the next step had better not wait for its loads.
+    const bool isBetween = llvm::all_of(g.left.tiles, [](const WgmmaOperand &o) { return dtypeSize(o.dtype) < 4; });
+    for (int step = 0; step < shape.steps && (!next || !isBetween); ++step)
+      startStep(step);
+    for (int step = 0; step < shape.steps && next; ++step) {
+      if (isBetween)
+        startStep(step);
+      if (step == 0)
+        hopper.wait(fullBarrier(next), turn);
+      if (step % 2 == 0)
+        loaded = left.load(from, step);
+      RL_ASSIGN(SmallVector<Value> values, left.compute(place, kBlock, step, loaded));
+      if (isBetween)
+        hopper.holdValues(from, values);
+      ahead.append(values);
+    }
+    out = hopper.finish(shape, out);
+    hopper.holdValues(addressOf(at), a); // which the tensor cores have read until now
+    release(at);
+    out.append(ahead);
+    return out;
+  };
+
+  SmallVector<Value> carried(count, LLVM::UndefOp::create(b, loc, accumulatorType()));
+  hopper.wait(fullBarrier(stage), parity);
+  WgmmaLeftEmitter::Loaded loaded;
+  for (int step = 0; step < shape.steps; ++step) {
+    if (step % 2 == 0)
+      loaded = left.load(addressOf(stage), step);
+    RL_ASSIGN(SmallVector<Value> values, left.compute(place, i.of(0), step, loaded));
+    carried.append(values);
+  }
+  carried.append({stage, parity});
+  const int64_t last = plan.kBlocks - 1;
+  auto loop = scf::ForOp::create(b, loc, i.of(0), i.of(last), i.of(1), carried);
+  {
+    OpBuilder::InsertionGuard inner(b);
+    b.setInsertionPointToStart(loop.getBody());
+    Value kBlock = loop.getInductionVar();
+    ValueRange arguments = loop.getRegionIterArgs();
+    Value at = arguments[count + registers];
+    prefetch(epilogue, place, kBlock);
+    auto [nextStage, nextParity] = next(at, arguments.back());
+    RL_ASSIGN(SmallVector<Value> out, emitStage(arguments.take_front(count), arguments.slice(count, registers), at,
+                                                kBlock, i.add(kBlock, 1), nextStage, nextParity));
+    out.append({nextStage, nextParity});
+    scf::YieldOp::create(b, loc, out);
+  }
+  ValueRange results = loop.getResults();
+  Value at = results[count + registers];
+  if (last <= 1)
+    prefetch(epilogue, place, i.of(last));
+  RL_ASSIGN(SmallVector<Value> sums, emitStage(results.take_front(count), results.slice(count, registers), at,
+                                               i.of(last), i.of(last), Value(), Value()));
+  std::tie(stage, parity) = next(at, results.back());
+  return sums;
 }
 
 /// The scales of a thread: loaded a stage ahead, so that none is waited for.

@@ -80,6 +80,8 @@ struct GemmSite {
   /// of the next, the outputs; of 0, what the segment has once, and then there are neither products nor tiles, columns and rows.
   uint32_t level = 1;
   llvm::SmallVector<mlir::Value> reduced; ///< results of the reductions of the levels before (of 0: of all), in order
+  /// Where WgmmaGemm::keeps, behind the first level: what that gave behind its contributions, f32; products are null then.
+  mlir::Value kept;
 };
 
 /// Returns the value of each output at the site: a vector of `lanes` elements as memory has them (f32, i32; i16 and i8 for
@@ -88,12 +90,21 @@ struct GemmSite {
 using GemmEpilogue =
     std::function<Result<llvm::SmallVector<mlir::Value>>(mlir::OpBuilder &, mlir::Location, const GemmSite &)>;
 
+/// The left operand where it is computed as it is multiplied: `compute` gives the value, 16 bits wide, of two neighbours along K from
+/// tensors of M by K (`tiles` of its site), vectors along K (`columns`) and of M (`rows`). Its site has no products.
+struct WgmmaLeft {
+  std::vector<WgmmaOperand> tiles; ///< K contiguous; none: the operand is in memory as it is
+  std::vector<GemmVector> columns, rows;
+  GemmEpilogue compute;
+};
+
 struct WgmmaGemm {
   std::string name;
   int64_t m = 0, n = 0, k = 0;
-  std::vector<int64_t> batch;            ///< extents, the outermost first, at most 3
-  unsigned pointers = 0;                 ///< the kernel's pointer parameters
-  WgmmaOperand a;                        ///< [m, k]
+  std::vector<int64_t> batch; ///< extents, the outermost first, at most 3
+  unsigned pointers = 0;      ///< the kernel's pointer parameters
+  WgmmaOperand a;             ///< [m, k]; where it is computed, of these only what type
+  WgmmaLeft left;
   std::vector<WgmmaOperand> b;           ///< [n, k] each: one or two products with the same left operand
   std::vector<GemmTensor> outputs;       ///< at least one, or one of `segments`
   std::vector<GemmTensor> tiles;         ///< that the epilogue reads
@@ -105,6 +116,8 @@ struct WgmmaGemm {
   int64_t segment = 0;             ///< columns that are reduced together (cost::GemmShape::segment); 0: none are
   std::vector<std::vector<Combiner>> reductions; ///< by level: those of the second need what the first give
   std::vector<GemmSegmentTensor> segments;       ///< outputs
+  bool mayKeep =
+      false; ///< the first level gives one value more, f32, which with tile.keeps the next ones get instead of products
   cost::GemmTile tile;
 
   cost::GemmShape shape() const; ///< but for the epilogue's cost

@@ -1,8 +1,8 @@
 // Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What the two halves of a WgmmaGemm kernel share: its plan (where things lie in shared memory, which tensor maps it has)
-// and the values that are the same for a whole block. Private to WgmmaGemm.cpp and WgmmaEpilogue.cpp.
+// What the parts of a WgmmaGemm kernel share: its plan (where things lie in shared memory, which tensor maps it has) and the values
+// that are the same for a whole block. Private to WgmmaPlan.cpp, WgmmaGemm.cpp, WgmmaLeft.cpp, WgmmaEpilogue.cpp and WgmmaSegments.cpp.
 #pragma once
 
 #include "compiler/emit/HopperAsm.h"
@@ -13,7 +13,7 @@
 namespace rl::emit {
 
 /// One 16-row part of a chunk in staging memory: rows of `span` bytes, swizzled over that span, `subs` of them beside each
-/// other.
+/// other. Or of as many rows as a tile of M by K has.
 struct GemmSlot {
   int elementBytes = 2;
   int span = 128;     ///< bytes of a row of one part: 16 (not swizzled), 32, 64, 128
@@ -31,7 +31,10 @@ struct GemmPlan {
   std::vector<int> outputSlot, tileSlot;
   std::vector<PackageTensorMap> maps;
   unsigned mapA = 0;
-  int64_t boxA = 0; ///< rows of one copy of A where that is K-major
+  std::vector<unsigned> mapLeft, mapLeftColumn; ///< of WgmmaGemm::left
+  std::vector<GemmSlot> left;                   ///< places in a stage of its tiles
+  int64_t copiedBytes = 0;                      ///< of a stage
+  int64_t boxA = 0;                             ///< rows of one copy of A where that is K-major
   std::vector<unsigned> mapB;
   std::vector<int> outputMap, tileMap; ///< -1: stored by plain stores
   int64_t tileK = 0, kBlocks = 0;      ///< elements of K of a stage; stages of a tile
@@ -43,11 +46,17 @@ struct GemmPlan {
   const cost::GemmTile &tile() const { return gemm->tile; }
   int consumerWarps() const { return tile().warps(); }
   int64_t columns() const { return shared.stage * tile().stages + shared.staging; } ///< place in shared memory
-  int64_t barriers() const { return columns() + shared.columns; }
+  int64_t kept() const { return columns() + shared.columns; }
+  int64_t barriers() const { return kept() + shared.kept; }
   int chunks() const { return tile().chunks(); }
   int lanes() const { return gemm->n % 2 == 0 ? 2 : 1; }
   bool storesByMap() const;
 };
+
+GemmPlan makePlan(const WgmmaGemm &);
+
+/// Columns of an operand that is not K-major that one box holds: 128 bytes.
+constexpr int64_t kMnBox = 64;
 
 /// Where a tile of the result is. Elements; `row` is of this block.
 struct GemmPlace {
@@ -63,7 +72,8 @@ struct GemmGroup {
   mlir::Value column;     ///< the chunk's first
   mlir::Value blockIndex; ///< which of the warpgroup's blocks of 64 rows
   mlir::Value buffer;
-  mlir::Value group; ///< in the chunk
+  mlir::Value group;     ///< in the chunk
+  mlir::Value inSegment; ///< where segments are reduced: in the segment
 };
 
 /// What is the same for all of a block's tiles. i32.
@@ -82,6 +92,36 @@ llvm::SmallVector<mlir::Value> batchCoordinates(Int32 &, const WgmmaGemm &, cons
 /// The offset of a batch's first element in a tensor, in elements (i64).
 mlir::Value batchOffset(mlir::OpBuilder &, mlir::Location, const WgmmaGemm &, int64_t offset,
                         const std::vector<int64_t> &batchStrides, mlir::Value batch);
+
+/// The left operand of a stage in registers, where it is computed (WgmmaGemm::left).
+class WgmmaLeftEmitter {
+public:
+  WgmmaLeftEmitter(mlir::OpBuilder &, mlir::Location, const GemmPlan &, const GemmBlock &);
+
+  /// Loads what the tile's rows have once, into registers. Before the main loop.
+  void loadRows(const GemmPlace &);
+  /// What a stage holds, which lies in shared memory at `stage`, for two steps of 16 along K from `step` on.
+  struct Loaded {
+    std::vector<llvm::SmallVector<mlir::Value>> tiles;   ///< [tile][step, block of 64 rows, part]
+    std::vector<llvm::SmallVector<mlir::Value>> columns; ///< [vector][step, octet]
+  };
+  Loaded load(mlir::Value stage, int step);
+  /// Four registers of each block of 64 rows, of a step.
+  Result<llvm::SmallVector<mlir::Value>> compute(const GemmPlace &, mlir::Value kBlock, int step, const Loaded &);
+
+private:
+  mlir::Value tilePair(const GemmSlot &, mlir::Value stage, int block, int step, int part);
+  mlir::Value columnPair(size_t vector, mlir::Value stage, mlir::Value column);
+  mlir::Value firstRow(); ///< of the block's, that this thread has
+
+  mlir::OpBuilder &b;
+  mlir::Location loc;
+  const GemmPlan &plan;
+  const GemmBlock &block;
+  Int32 i;
+  HopperAsm hopper;
+  std::vector<llvm::SmallVector<mlir::Value>> rowValues; ///< [vector][block and half]
+};
 
 /// One consumer warp's part after the products: rounds of loading tile operands, the epilogue, staging and stores.
 class WgmmaEpilogueEmitter {
@@ -116,6 +156,7 @@ private:
                   mlir::Value buffer);
   mlir::Value rowOffset(const GemmSlot &, mlir::Value row);
   mlir::Value within(const GemmSlot &, mlir::Value row, mlir::Value byteColumn);
+  mlir::Value keptAddress(const GemmGroup &, int site, int lane);
   mlir::Value pairAddress(const GemmSlot &, mlir::Value buffer, mlir::Value inRow, mlir::Value inColumn);
   mlir::Value sharedPointer(mlir::Value address);
   mlir::Type elementType(DType);

@@ -3,8 +3,8 @@
 //
 // Reductions of segments of a row in the epilogue of warpgroup products. Of a segment's columns the four lanes of a quad have two of
 // every eight, in each of two rows: a lane reduces its own, then the quad exchanges what it has. What the reductions are of is
-// computed from the accumulators, and computed again when the results are known; to keep it would take as many registers as the
-// accumulators do.
+// computed from the accumulators; when the results are known it is computed again, or was kept in shared memory, where each thread
+// finds what is its own. (In registers it would take as many as the accumulators do.)
 #include "compiler/emit/WgmmaParts.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -16,11 +16,19 @@ using namespace mlir;
 
 namespace rl::emit {
 
+/// Of a warp's segment: each thread's pairs one below the other, those of the warp beside each other. `site`: of four of a group.
+Value WgmmaEpilogueEmitter::keptAddress(const GemmGroup &at, int site, int lane) {
+  Value warp = i.add(i.add(block.base, plan.kept()), i.mul(block.warp, plan.gemm->segment * 64));
+  Value inWarp = i.add(i.mul(at.inSegment, 4 * 32 * 8), i.mul(block.lane, 8));
+  return sharedPointer(i.add(i.add(warp, inWarp), site * 32 * 8 + lane * 4));
+}
+
 /// The segment that begins with group `firstGroup` of the chunk `firstChunk`; stores what it has once.
 Result<WgmmaEpilogueEmitter::Known> WgmmaEpilogueEmitter::reduceSegment(const GemmPlace &place, Value firstChunk,
                                                                         Value firstGroup, ValueRange accumulators) {
   const WgmmaGemm &g = *plan.gemm;
-  const int64_t perChunk = plan.tile().chunkColumns() / kGroup, groups = g.segment / kGroup;
+  const int64_t perChunk = plan.tile().chunkColumns() / kGroup, unroll = plan.tile().unroll,
+                rounds = g.segment / kGroup / unroll;
   Known known;
   for (uint32_t level = 1; level <= g.reductions.size(); ++level) {
     const std::vector<Combiner> &combiners = g.reductions[level - 1];
@@ -28,30 +36,40 @@ Result<WgmmaEpilogueEmitter::Known> WgmmaEpilogueEmitter::reduceSegment(const Ge
     for (int half = 0; half < 2; ++half)
       for (const Combiner &c : combiners)
         totals.push_back(c.identity(b, loc, 1));
-    auto emitGroupAt = [&](Value inSegment) -> Status {
-      Value group = i.add(firstGroup, inSegment);
-      GemmGroup at = chunkAt(place, groups > perChunk ? i.add(firstChunk, i.div(group, perChunk)) : firstChunk);
-      at.group = groups > perChunk ? i.rem(group, perChunk) : group;
-      SmallVector<Value> registers = pickRegisters(accumulators, i.add(i.mul(firstChunk, perChunk), group));
-      return evaluate(place, at, registers, level, known,
-                      [&](int half, Value, Value, ArrayRef<SmallVector<Value>> results) -> Status {
-                        if (results.size() != 1 || results[0].size() != combiners.size())
-                          return unsupported({}, "internal: the epilogue does not contribute to its reductions");
-                        for (size_t r = 0; r < combiners.size(); ++r) {
-                          Value &total = totals[static_cast<size_t>(half) * combiners.size() + r];
-                          total = combiners[r].combine(b, loc, total, results[0][r]);
-                        }
-                        return {};
-                      });
+    const bool several = g.segment / kGroup > perChunk; // chunks, or one has several segments
+    auto emitRound = [&](Value round) -> Status {
+      Value firstOfRound = i.mul(round, unroll), first = i.add(firstGroup, firstOfRound);
+      GemmGroup at = chunkAt(place, several ? i.add(firstChunk, i.div(first, perChunk)) : firstChunk);
+      SmallVector<Value> registers;
+      const bool reads = level == 1 || !plan.tile().keeps;
+      if (reads)
+        registers = pickRegisters(accumulators, i.add(i.mul(firstChunk, perChunk / unroll), i.div(first, unroll)));
+      const size_t perGroup = g.b.size() * 8;
+      for (int64_t u = 0; u < unroll; ++u) {
+        at.group = i.add(several ? i.rem(first, perChunk) : first, u);
+        at.inSegment = i.add(firstOfRound, u);
+        ArrayRef<Value> own(registers);
+        RL_TRY(evaluate(place, at, reads ? own.slice(static_cast<size_t>(u) * perGroup, perGroup) : own, level, known,
+                        [&](int half, Value, Value, ArrayRef<SmallVector<Value>> results) -> Status {
+                          if (results.size() != 1 || results[0].size() != combiners.size())
+                            return unsupported({}, "internal: the epilogue does not contribute to its reductions");
+                          for (size_t r = 0; r < combiners.size(); ++r) {
+                            Value &total = totals[static_cast<size_t>(half) * combiners.size() + r];
+                            total = combiners[r].combine(b, loc, total, results[0][r]);
+                          }
+                          return {};
+                        }));
+      }
+      return {};
     };
-    if (groups == 1) {
-      RL_TRY(emitGroupAt(i.of(0)));
+    if (rounds == 1) {
+      RL_TRY(emitRound(i.of(0)));
     } else {
-      auto f = scf::ForOp::create(b, loc, i.of(0), i.of(groups), i.of(1), totals);
+      auto f = scf::ForOp::create(b, loc, i.of(0), i.of(rounds), i.of(1), totals);
       OpBuilder::InsertionGuard guard(b);
       b.setInsertionPointToStart(f.getBody());
       totals.assign(f.getRegionIterArgs().begin(), f.getRegionIterArgs().end());
-      RL_TRY(emitGroupAt(f.getInductionVar()));
+      RL_TRY(emitRound(f.getInductionVar()));
       scf::YieldOp::create(b, loc, totals);
       totals.assign(f.getResults().begin(), f.getResults().end());
     }

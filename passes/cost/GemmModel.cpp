@@ -19,6 +19,8 @@ int64_t sizeOf(DType t) { return static_cast<int64_t>(dtypeSize(t)); }
 /// pieces of the tile for this stage and the next.
 int accumulatorsOf(const GemmShape &s, const GemmTile &t) {
   int sums = s.products * t.blocks * t.tileN / 2 * (s.promotes ? 2 : 1);
+  if (s.computesLeft()) // what the tensor cores read of a stage, what is computed for the next, and what it is computed from
+    sums += (2 * 16 + 8 * static_cast<int>(s.leftTiles.size())) * t.blocks;
   return sums + (s.scaleColumns > 0 ? 2 * (2 * t.blocks + static_cast<int>(t.tileN / scalePiece(s, t.tileN))) : 0);
 }
 
@@ -54,6 +56,8 @@ std::string GemmTile::str() const {
     out += ", more registers";
   if (unroll > 1)
     out += ", unroll " + std::to_string(unroll);
+  if (keeps)
+    out += ", keeping values";
   if (blocksPerSm > 1)
     out += ", " + std::to_string(blocksPerSm) + " blocks an SM";
   return out;
@@ -90,23 +94,35 @@ GemmSlots gemmSlots(const GemmShape &s) {
   return out;
 }
 
+int64_t leftColumnBytes(const GemmShape &s, DType t) { return roundUp(128 / sizeOf(s.a) * sizeOf(t), 128); }
+
 GemmShared gemmShared(const GemmShape &s, const GemmTile &t) {
   constexpr int64_t period = 1024; // of the 128-byte swizzle
   GemmShared out;
   out.a = int64_t(t.tileM()) * 128;
+  if (s.computesLeft()) {
+    out.a = 0;
+    for (DType d : s.leftTiles)
+      out.a += t.tileM() * 128 * sizeOf(d) / sizeOf(s.a);
+  }
   out.stage = out.a;
   for (int p = 0; p < s.products; ++p) {
     // Boxes of 64 columns, or whole rows of K.
     out.b = std::max(out.b, (s.isBKMajor(p) ? int64_t(t.tileN) : roundUp(t.tileN, 64)) * 128);
   }
   out.stage += out.b * s.products;
+  for (DType d : s.leftColumns)
+    out.leftColumns += leftColumnBytes(s, d);
+  out.stage += roundUp(out.leftColumns, period);
   for (int bytes : gemmSlots(s).bytes)
     out.slots += roundUp(int64_t(16) * t.chunkColumns() * bytes, period);
   out.staging = int64_t(t.warps()) * t.buffers * out.slots;
   for (DType column : s.columns)
     out.columns += t.consumers * roundUp(int64_t(t.tileN) * sizeOf(column), 16);
+  if (t.keeps) // of sixteen rows
+    out.kept = t.warps() * s.segment * 16 * 4;
   out.barriers = 8 * (2 * t.stages + (s.tiles.empty() ? 0 : t.warps() * t.buffers));
-  out.total = out.stage * t.stages + out.staging + out.columns + out.barriers;
+  out.total = out.stage * t.stages + out.staging + out.columns + out.kept + out.barriers;
   return out;
 }
 
@@ -135,6 +151,8 @@ std::string gemmRefusal(const GemmShape &s, const GemmTile &t, const TargetDesc 
     return "buffers must divide the tile's chunks";
   if (s.columnPart > 0 && (s.columnPart % t.chunkColumns() != 0 || t.tileN % t.chunkColumns() != 0))
     return "chunks of " + std::to_string(t.chunkColumns()) + " columns would lie in two parts of the outputs";
+  if (t.keeps && (s.segment == 0 || !s.mayKeep))
+    return "there is nothing to keep";
   if (s.segment > 0) {
     if (t.tileN % s.segment != 0)
       return std::to_string(t.tileN) + " columns are no whole segments of " + std::to_string(s.segment);
@@ -157,6 +175,9 @@ std::string gemmRefusal(const GemmShape &s, const GemmTile &t, const TargetDesc 
     return "pieces of " + std::to_string(piece) + " columns with a scale each";
   if (s.promotes && t.alternate)
     return "what is added up beside the tensor cores is hidden by the other warpgroup's products, not by turns";
+  if (s.computesLeft() && (sizeOf(s.a) != 2 || !s.aKMajor || s.promotes || t.alternate))
+    return "the left operand is computed where 16-bit numbers with K contiguous are multiplied by all warpgroups at "
+           "once";
   if (t.moreRegisters && t.consumers == 1)
     return "one warpgroup has all the registers that it may have";
   // ptxas wants an instruction's own operands within what the threads start with (C7602): half of tileN and 26 others.
@@ -205,6 +226,10 @@ constexpr double kGroupInstructions = 30;
 /// Where segments are reduced: of each (exchanges, quotients), and of the groups, which are gone over in loops of one group with next to
 /// no registers left: 8192 x 7168 x 2048 and 4096 x 4096 x 1024 with a silu behind, in turns, and 512 x 4096 x 4096, all at once.
 constexpr double kSegmentClocks = 600, kSegmentTurns = 1.75, kSegmentTogether = 1.3;
+/// The same in turns where two groups are gone over at once.
+constexpr double kSegmentPairs = 1.25;
+/// Of an element that is kept: the store and the load.
+constexpr double kKeptInstructions = 1;
 /// Clocks, under load, to those of TargetDesc::clockHz.
 constexpr double kClockUnderLoad = 0.88;
 /// Bytes/s that a block's stores take out of shared memory: 64 KB of a 128x256 tile in 1.4 us.
@@ -224,6 +249,13 @@ constexpr double kRegistersPenalty = 1.005;
 /// Of the additions that promote a stage's sums, and of the clocks around them (the wait, barriers, the instructions that start the
 /// next), what other warpgroups' products do not hide: f8, 4096^3 and 8192^3, tiles of 128 rows by 64 to 176 columns.
 constexpr double kPromotionShown = 0.4, kPromotionClocks = 200;
+
+/// Where the left operand is computed: instructions of an element beside its ops (loads, conversions, addresses); the share of it all
+/// that shows beside what takes longer, of two warpgroups and of one alone; how much longer what passes through shared memory takes
+/// as loads of threads are among it; and what a vector along K adds to a stage. 4096^3 and 8192 x 1024 x 4096 with a scale of
+/// rows, one along K, a silu, a silu times a tensor, from f32; 8192 x 256 x 4096 by one warpgroup.
+constexpr double kLeftInstructions = 3.5, kLeftShown = 0.05, kLeftShownAlone = 0.35, kLeftShared = 1.15,
+                 kLeftColumnShown = 0.12;
 
 /// By the bytes at multiples of which copies start.
 double linesFactor(int64_t start) {
@@ -255,8 +287,14 @@ double epilogueClocks(const GemmShape &s, const GemmTile &t, double sharing) {
   double all = groups * perGroup(instructions, s.specialOps);
   if (s.segment > 0) {
     double loads = 12.0 * static_cast<double>(s.tiles.size() + s.columns.size());
-    all += groups * perGroup(8 * s.passOps + loads, s.passSpecialOps);
-    all *= t.alternate ? kSegmentTurns : kSegmentTogether;
+    double first = groups * perGroup(8 * s.passOps + loads, s.passSpecialOps);
+    if (t.keeps)
+      all = groups *
+            perGroup(kGroupInstructions * static_cast<double>(s.outputs.size()) + 8 * (s.keptOps + kKeptInstructions),
+                     s.keptSpecialOps);
+    all += first;
+    const bool besideProducts = t.alternate || t.blocksPerSm > 1;
+    all *= t.unroll > 1 ? (besideProducts ? kSegmentPairs : 1) : besideProducts ? kSegmentTurns : kSegmentTogether;
     all += t.blocks * t.tileN / static_cast<double>(s.segment) * kSegmentClocks;
   }
   return kTileClocks + t.chunks() * kChunkClocks + all;
@@ -289,7 +327,10 @@ GemmCandidate predictGemm(const GemmShape &s, const GemmTile &t, const TargetDes
   auto operand = [&](int64_t batches, double rows, DType d) {
     return static_cast<double>(batches ? batches : s.batch) * rows * K * static_cast<double>(sizeOf(d));
   };
-  double traffic = operand(s.aBatches, M, s.a) + s.products * operand(s.bBatches, N, s.b);
+  double traffic = s.products * operand(s.bBatches, N, s.b);
+  const std::vector<DType> lefts = s.computesLeft() ? s.leftTiles : std::vector<DType>{s.a};
+  for (DType d : lefts)
+    traffic += operand(s.aBatches, M, d);
   int64_t step = t.tileN >= s.n ? 0 : t.tileN; // from one tile of a row to the next
   for (DType d : s.outputs)
     traffic += dense(M, N, d) * storesFactor(startOf(0, step, d));
@@ -299,9 +340,13 @@ GemmCandidate predictGemm(const GemmShape &s, const GemmTile &t, const TargetDes
     traffic += static_cast<double>(s.batch) * M * N / static_cast<double>(s.segment) * s.segmentBytes;
 
   // One stage of one block: what multiplies, what comes from L2, what passes through shared memory.
+  const GemmShared shared = gemmShared(s, t);
   double flop = 2.0 * t.tileM() * t.tileN * tileK * s.products;
   double products = flop / (tensorRate(s.a, machine) / sms * between(kRateSustained, kRateAlone));
-  double lines = t.tileM() * linesFactor(startOf(s.pitchOfA(), 0, s.a));
+  double lines = 0;
+  for (DType d : lefts)
+    lines += t.tileM() * linesFactor(startOf(s.pitchOfA(), 0, d)) * static_cast<double>(sizeOf(d)) /
+             static_cast<double>(sizeOf(s.a));
   for (int p = 0; p < s.products; ++p) { // boxes of 64 columns, or whole rows of K
     bool kMajor = s.isBKMajor(p);
     lines += static_cast<double>(kMajor ? t.tileN : roundUp(t.tileN, 64)) / t.cluster *
@@ -310,17 +355,32 @@ GemmCandidate predictGemm(const GemmShape &s, const GemmTile &t, const TargetDes
   double bytes = lines * kCacheLine;
   double ingest = bytes / (between(kIngestSustained, kIngestAlone) * clock);
   // Each product of 64 rows reads its A and all of B.
-  double reads = 4.0 * (64 * 32 + t.tileN * 32.0) * (t.tileM() / 64.0) * s.products;
-  double written = (t.tileM() + static_cast<double>(s.products) * t.tileN) * 128;
-  double shared = (reads + written) / (between(kSharedSustained, kSharedAlone) * clock);
-  double stage = std::max({products, ingest, shared}) * perSm;
+  double aBytes = static_cast<double>(shared.a), ofA = s.computesLeft() ? aBytes : aBytes * s.products;
+  double reads = ofA + 4.0 * t.tileN * 32.0 * (t.tileM() / 64.0) * s.products;
+  double written = aBytes + static_cast<double>(s.products) * t.tileN * 128;
+  double passes = (reads + written) / (between(kSharedSustained, kSharedAlone) * clock);
+  if (s.computesLeft())
+    passes *= kLeftShared;
+  double stage = std::max({products, ingest, passes}) * perSm;
+  if (s.computesLeft()) {
+    // The four schedulers of an SM each have a warp of every warpgroup, and a special function takes each eight clocks.
+    double elements = 32.0 * t.blocks * t.consumers * perSm;
+    double left = elements * (s.leftOps + kLeftInstructions + 8 * s.leftSpecialOps) / (clock * kClockUnderLoad);
+    double shown = t.consumers * perSm > 1 ? kLeftShown * left : kLeftShownAlone * std::min(stage, left);
+    stage = std::max(stage, left) + shown + kLeftColumnShown * stage * static_cast<double>(s.leftColumns.size());
+  }
   if (s.promotes) {
     // All warpgroups' additions by the four schedulers of an SM.
     double additions = accumulatorsOf(s, t) / 2.0 * t.consumers * perSm + kPromotionClocks;
     stage += (t.consumers * perSm > 1 ? kPromotionShown : 1) * additions / (clock * kClockUnderLoad);
   }
-  // A copy takes its time, and no more are on their way than there are stages.
-  stage = std::max(stage, (traffic > machine.usableL2() ? machine.memoryLatency : machine.l2Latency) / (t.stages - 1));
+  // A copy takes its time, and no more are on their way than there are stages. In several rounds most tiles find in the L2 cache what
+  // others had from DRAM; in one, all wait for the same.
+  double latency = machine.l2Latency;
+  if (traffic > machine.usableL2())
+    latency +=
+        (machine.memoryLatency - latency) * (rounds > 1 ? std::min(1.0, traffic / (bytes * kBlocks * tiles)) : 1);
+  stage = std::max(stage, latency / (t.stages - 1));
   double mainloop = kBlocks * stage;
 
   // The epilogue is hidden where another warpgroup multiplies meanwhile.
@@ -391,9 +451,21 @@ bool fill(const GemmShape &s, GemmTile &t, const TargetDesc &machine) {
       found = true;
     }
   }
-  if (found)
-    t = best;
-  return found;
+  if (!found)
+    return false;
+  t = best;
+  // Values of the first pass, where they leave enough stages. (512 x 4096 x 4096, all at once, from DRAM: four stages in the place of
+  // six took 34.9 us where computing again takes 32.3.)
+  constexpr int kLeastStages = 4;
+  if (s.mayKeep && t.alternate) {
+    GemmTile c = best;
+    for (c.keeps = true; c.stages > kLeastStages; --c.stages)
+      if (static_cast<double>(gemmShared(s, c).total) <= budget)
+        break;
+    if (static_cast<double>(gemmShared(s, c).total) <= budget)
+      t = c;
+  }
+  return true;
 }
 
 } // namespace

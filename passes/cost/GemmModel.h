@@ -35,13 +35,22 @@ struct GemmShape {
   int64_t aBatches = 0,
           bBatches = 0;   ///< different operands among the batches, each of which memory gives once; 0: all are
   int64_t columnPart = 0; ///< parts in which the outputs' columns lie have a multiple of so many; 0: all are one part
+  /// What the first time has computed may be kept in shared memory (GemmTile::keeps), in f32; then that is all that is gone over
+  /// again, with these ops.
+  bool mayKeep = false;
+  double keptOps = 0, keptSpecialOps = 0;
   /// What a stage sums to, 128 bytes of K, is added to what came before by f32 additions of its own: the tensor cores keep fewer
   /// bits of a sum of 8-bit floats than f32 has.
   bool promotes = false;
   /// With promotion: each stage's sums are multiplied by a scale of the row and one of the columns, of which so many neighbours
   /// share one; 0: not.
   int64_t scaleColumns = 0;
+  /// The left operand is computed where it is multiplied, in registers, from tensors of m x k with K contiguous and vectors of k, by
+  /// so many ops an element. No tensors: it is in memory as it is.
+  std::vector<DType> leftTiles, leftColumns;
+  double leftOps = 0, leftSpecialOps = 0;
 
+  bool computesLeft() const { return !leftTiles.empty(); }
   int64_t pitchOfA() const { return aPitch > 0 ? aPitch : aKMajor ? k : m; }
   int64_t pitchOfB(int product) const {
     auto p = static_cast<size_t>(product);
@@ -81,6 +90,7 @@ struct GemmTile {
   /// The warpgroups that multiply take over registers of the one that copies. For more than 128 accumulators and for long
   /// epilogues; such a kernel is assembled at each load, by the driver (runtime/cuda/Cuda.h, assemblePtx).
   bool moreRegisters = false;
+  bool keeps = false; ///< of a segment that a warp reduces, what it has computed: in shared memory
 
   int tileM() const { return 64 * blocks * (alternate ? 1 : consumers); }
   int warps() const { return 4 * consumers; } ///< that multiply
@@ -98,15 +108,21 @@ struct GemmTile {
 /// Bytes of dynamic shared memory, in the order in which they lie there. Each part is a multiple of 1,024 bytes, the period of
 /// the swizzle.
 struct GemmShared {
-  int64_t a = 0, b = 0; ///< of one stage; b: of each product
-  int64_t stage = 0;    ///< of one stage
-  int64_t slots = 0;    ///< of one buffer of one warp: outputs and tile operands
-  int64_t staging = 0;  ///< of all warps
-  int64_t columns = 0;  ///< of all warpgroups: vectors
+  int64_t a = 0, b = 0;    ///< of one stage; b: of each product
+  int64_t leftColumns = 0; ///< of one stage: vectors that the left operand is computed with, behind the right operands
+  int64_t stage = 0;       ///< of one stage
+  int64_t slots = 0;       ///< of one buffer of one warp: outputs and tile operands
+  int64_t staging = 0;     ///< of all warps
+  int64_t columns = 0;     ///< of all warpgroups: vectors
+  int64_t kept = 0;        ///< of all warps
   int64_t barriers = 0;
   int64_t total = 0;
 };
 GemmShared gemmShared(const GemmShape &, const GemmTile &);
+
+/// Bytes of a stage that a vector of type `t` along K has, where the left operand is computed with it: a copy's, and a line of
+/// banks at least.
+int64_t leftColumnBytes(const GemmShape &, DType t);
 
 /// A tile operand and an output with elements of one size share their staging: element size by slot.
 struct GemmSlots {

@@ -117,7 +117,8 @@ std::optional<std::pair<ValueId, ValueId>> scaledOperand(const Graph &graph, Val
   return std::pair(x, y);
 }
 
-Result<Trace> traceOperand(const Graph &graph, ValueId operand, const std::vector<bool> &boundary, bool gpu) {
+Result<Trace> traceOperand(const Graph &graph, ValueId operand, const std::vector<bool> &boundary, bool gpu,
+                           int64_t lanes) {
   const TensorType &type = graph.type(operand);
   TraceRequest request;
   request.graph = &graph;
@@ -127,7 +128,7 @@ Result<Trace> traceOperand(const Graph &graph, ValueId operand, const std::vecto
   request.rows = type.shape[0] * type.shape[1];
   request.width = type.shape[2];
   auto size = static_cast<int64_t>(dtypeSize(graph.type(operandSource(graph, operand)).dtype));
-  request.lanes = gpu ? 16 / size : 8;
+  request.lanes = lanes > 0 ? lanes : gpu ? 16 / size : 8;
   while (request.width % request.lanes != 0)
     request.lanes /= 2;
   return tracePointwise(request);
@@ -305,6 +306,9 @@ cost::WorkEstimate workOf(const Graph &graph, const Trace &epilogue, const std::
   // Or computed: each op takes an instruction or two more, of narrow numbers, as what it reads is unpacked and converted. (8-bit
   // integers times scales, one row, on an H200: 24.9 us.)
   constexpr double kUnpacked = 3.5;
+  if (s.kernel == "mma")
+    w.ops += kUnpacked * operandOps(graph, graph.nodes[products[0]].inputs[0].value, loads) *
+             static_cast<double>(s.shape.rows() * s.shape.k * tilesN);
   if (s.kernel == "thin" || s.kernel == "mma")
     for (NodeId n : products)
       w.ops += kUnpacked * operandOps(graph, graph.nodes[n].inputs[1].value, loads) *
@@ -338,6 +342,9 @@ cost::WorkEstimate workOf(const Graph &graph, const Trace &epilogue, const std::
         s.kernel == "mma" && v != kNone && graph.type(v).dtype != type)
       w.bytesInFlight =
           static_cast<double>(s.products * s.tileN * s.tileK) * static_cast<double>(dtypeSize(graph.type(v).dtype));
+    if (ValueId v = graph.nodes[products[0]].inputs[0].value; s.kernel == "mma" && operandOps(graph, v, loads) > 0)
+      w.bytesInFlight = std::min(w.bytesInFlight, static_cast<double>(std::min(s.tileM, s.shape.m) * s.tileK) *
+                                                      static_cast<double>(dtypeSize(type)));
     if (s.kernel == "thin") {
       int64_t columns = graph.nodes[products[0]].attrs.transposeB ? s.tileN / s.warpsN : 1;
       w.bytesInFlight = static_cast<double>(s.threads * 16 * s.stages * columns * s.products);

@@ -82,9 +82,10 @@ bool readsOnce(const Graph &, const Node &product, bool left, const std::set<Val
 std::optional<std::pair<ValueId, ValueId>> scaledOperand(const Graph &, ValueId operand,
                                                          const std::set<ValueId> &stored);
 
-/// The operand as a batch of matrices as it is stored: rows are its first two dimensions, the width is its last. Lanes are as
-/// many as a thread reads at once, as far as they divide the width. `boundary` may be empty.
-Result<Trace> traceOperand(const Graph &, ValueId operand, const std::vector<bool> &boundary, bool gpu);
+/// The operand as a batch of matrices as it is stored: rows are its first two dimensions, the width is its last. Lanes are `lanes`, or
+/// (0) as many as a thread reads at once, as far as they divide the width. `boundary` may be empty.
+Result<Trace> traceOperand(const Graph &, ValueId operand, const std::vector<bool> &boundary, bool gpu,
+                           int64_t lanes = 0);
 
 /// The elements that the epilogue handles at once: what the machine takes of the outputs that have one for each of the product's, as
 /// far as they divide N.

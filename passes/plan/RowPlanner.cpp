@@ -226,9 +226,13 @@ Result<RowPlanner::Verdict> RowPlanner::judgeProducts(const Draft &d, const std:
   std::vector<Trace> operands;
   for (ValueId v : stored)
     boundary[v] = true;
+  ValueId computed = operandSource(graph, graph.nodes[products[0]].inputs[0].value, &stored);
+  if (!nodeOf(computed) || stored.contains(computed) || !mayComputeLeft(graph.nodes[products[0]], computed))
+    computed = kNone;
   for (NodeId n : products)
     for (const Operand &o : graph.nodes[n].inputs) {
-      RL_ASSIGN(Trace operand, traceOperand(graph, o.value, boundary, target.gpu));
+      const bool pairs = computed != kNone && &o == &graph.nodes[n].inputs[0];
+      RL_ASSIGN(Trace operand, traceOperand(graph, o.value, boundary, target.gpu, pairs ? kLeftLanes : 0));
       count(operand);
       operands.push_back(std::move(operand));
     }
@@ -279,7 +283,15 @@ Result<RowPlanner::Verdict> RowPlanner::judgeProducts(const Draft &d, const std:
     out.apart = noTileFor(segments.columns);
     return out;
   }
-  std::string together;
+  std::string onTheWay, together;
+  if (computed != kNone) {
+    RL_ASSIGN(bool leaves, leavesLeft(d, made, computed, loaded, onTheWay));
+    if (leaves) {
+      out.cut = computed;
+      out.reason = std::move(onTheWay);
+      return out;
+    }
+  }
   if (segments.columns) {
     RL_ASSIGN(out.apart, whyApart(d, traced.trace, made, segments.columns, together));
     if (!out.apart.empty())
@@ -290,8 +302,9 @@ Result<RowPlanner::Verdict> RowPlanner::judgeProducts(const Draft &d, const std:
     rankCandidates(made);
     RL_ASSIGN(made, takeChoice(std::move(made), choices, [&](const GemmSchedule &only) { return schedule(&only); }));
   }
-  if (!together.empty())
-    made.why.push_back(together);
+  for (const std::string &why : {onTheWay, together})
+    if (!why.empty())
+      made.why.push_back(why);
   out.group = std::move(made);
   return out;
 }
@@ -507,8 +520,12 @@ Result<Plan> RowPlanner::run() {
       if (here.empty())
         continue;
       RL_ASSIGN(Plan part, planPointwiseAt(at, here));
-      for (PlannedGroup &g : part.groups)
+      for (PlannedGroup &g : part.groups) {
+        for (ValueId v : g.outputs)
+          if (auto it = cuts.find(v); it != cuts.end())
+            g.why.push_back(quoted(graph, v) + " " + it->second.reason);
         plan.groups.push_back(std::move(g));
+      }
     }
     std::set<NodeId> evaluated;
     for (const PlannedGroup &g : plan.groups)

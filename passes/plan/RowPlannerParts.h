@@ -1,8 +1,9 @@
 // Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The planner of RowPlanner.h, in three parts: which values are stored, over which rows, in which order (RowSpaces.cpp); the kernels
-// that they become (RowPlanner.cpp); and whether a product's kernel reduces segments of its rows (RowSegments.cpp).
+// The planner of RowPlanner.h, in four parts: which values are stored, over which rows, in which order (RowSpaces.cpp); the kernels
+// that they become (RowPlanner.cpp); whether a product's kernel reduces segments of its rows (RowSegments.cpp), and whether it
+// computes its left operand (RowLefts.cpp).
 #pragma once
 
 #include "passes/plan/Gemm.h"
@@ -80,6 +81,9 @@ private:
   void above(ValueId v, Space s, std::vector<ValueId> &computed, std::vector<ValueId> *loaded) const;
   bool dependsOn(ValueId v, ValueId on) const;
   void storeOperands();
+  bool mayComputeLeft(const Node &product, ValueId) const;
+  Result<bool> leavesLeft(const Draft &, const PlannedGroup &, ValueId left, const std::set<ValueId> &loaded,
+                          std::string &why) const;
   ValueId cutBehindProduct(const std::vector<ValueId> &path) const;
   std::vector<ValueId> pathTo(const std::vector<ValueId> &outputs, NodeId hero, Space s) const;
   bool productsOnce(const std::vector<Draft> &);

@@ -158,6 +158,8 @@ void RowPlanner::storeOperands() {
       }
       for (bool left : {true, false}) {
         ValueId operand = node.inputs[left ? 0 : 1].value, v = operandSource(graph, operand, &stored);
+        if (left && mayComputeLeft(node, v))
+          continue; // the product's kernel is judged with and without
         if (!readsOnce(graph, node, left, stored) && (left || !streamsOperand(graph, node, boundary, target)))
           cutComputed(v, node);
       }

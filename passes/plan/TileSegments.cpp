@@ -49,7 +49,7 @@ std::vector<uint32_t> reductionsOf(const Trace &trace, uint32_t level) {
   return out;
 }
 
-std::vector<uint32_t> segmentPass(const Graph &graph, const Trace &trace, uint32_t level) {
+std::vector<uint32_t> segmentPass(const Graph &graph, const Trace &trace, uint32_t level, uint32_t kept) {
   std::vector<uint32_t> work, out;
   if (level > 0 && level <= trace.levels) {
     for (uint32_t r : reductionsOf(trace, level))
@@ -63,7 +63,7 @@ std::vector<uint32_t> segmentPass(const Graph &graph, const Trace &trace, uint32
   while (!work.empty()) {
     uint32_t i = work.back();
     work.pop_back();
-    if (i == kNone || needed[i] || isSegmentReduction(trace.instances[i]))
+    if (i == kNone || i == kept || needed[i] || isSegmentReduction(trace.instances[i]))
       continue;
     needed[i] = true;
     for (uint32_t o : trace.instances[i].operands)
@@ -74,6 +74,32 @@ std::vector<uint32_t> segmentPass(const Graph &graph, const Trace &trace, uint32
   std::copy_if(trace.scopes[0].order.begin(), trace.scopes[0].order.end(), std::back_inserter(out),
                [&](uint32_t i) { return needed[i]; });
   return out;
+}
+
+uint32_t keptValue(const Graph &graph, const Trace &trace) {
+  if (trace.levels == 0)
+    return kNone;
+  uint32_t best = kNone;
+  size_t least = SIZE_MAX;
+  for (uint32_t i : segmentPass(graph, trace, 1)) {
+    const Instance &in = trace.instances[i];
+    if (in.node == kNone || in.uniform || !isFloat(graph.type(in.value).dtype) ||
+        dtypeSize(graph.type(in.value).dtype) < 2)
+      continue;
+    size_t behind = 0;
+    bool whole = true;
+    for (uint32_t level = 2; level <= trace.levels + 1; ++level)
+      for (uint32_t j : segmentPass(graph, trace, level, i)) {
+        const Instance &other = trace.instances[j];
+        whole &= other.node == kNone || graph.nodes[other.node].op != OpKind::Matmul;
+        ++behind;
+      }
+    if (whole && behind < least) {
+      best = i;
+      least = behind;
+    }
+  }
+  return best;
 }
 
 cost::WorkEstimate passOps(const Graph &graph, const Trace &trace, uint32_t level) {

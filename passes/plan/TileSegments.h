@@ -28,8 +28,12 @@ bool storesSegments(const Graph &, const Trace &, const TraceStore &);
 
 /// What the pass that ends with the reductions of `level` (counted from 1) computes, in order; the last pass, of level 1 more than
 /// the trace has, what is stored whole; and with `level` 0 what is stored once a segment, behind all reductions. Reductions are
-/// known, and not among it.
-std::vector<uint32_t> segmentPass(const Graph &, const Trace &, uint32_t level);
+/// known, and not among it; nor is `kept`, a value that an earlier pass left, and what only that is made of.
+std::vector<uint32_t> segmentPass(const Graph &, const Trace &, uint32_t level, uint32_t kept = kNone);
+
+/// The float that the first pass computes and all that is computed of the products goes through in the passes behind it, so that they
+/// need nothing else of them; of several the one that they have least to do behind. kNone: there is none.
+uint32_t keptValue(const Graph &, const Trace &);
 
 /// The reductions that end with the pass, in order.
 std::vector<uint32_t> reductionsOf(const Trace &, uint32_t level);

@@ -20,6 +20,8 @@ using index::Expr;
 
 int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
+std::string quoted(const Graph &graph, ValueId v) { return "'" + graph.values[v].name + "'"; }
+
 /// A trace's rows are those of all batches; its dimensions in terms of batches, a batch's rows, and columns.
 class Places {
 public:
@@ -202,6 +204,78 @@ bool hasMap(const WgmmaAccess &a, DType t, int64_t extent, int64_t stride, const
   return cost::hasTensorMap(t, a.offset, extent, stride, batch, a.batch);
 }
 
+/// Ops that are neither a branch nor a subroutine: those would serialise warpgroup products.
+bool isStraight(OpKind op, DType t) {
+  switch (op) {
+  case OpKind::Sin:
+  case OpKind::Cos:
+  case OpKind::Pow:
+  case OpKind::Fmod:
+  case OpKind::Remainder:
+  case OpKind::FloorDivide:
+  case OpKind::Atan2:
+  case OpKind::Sqrt:
+  case OpKind::Rsqrt:
+  case OpKind::Log1p:
+  case OpKind::Expm1: return false;
+  case OpKind::Div: return isFloat(t);
+  default: {
+    OpClass c = opInfo(op).cls;
+    return c == OpClass::Unary || c == OpClass::Binary || c == OpClass::Ternary;
+  }
+  }
+}
+
+/// Why an operand is not computed from its trace as it is multiplied, or nothing.
+std::string leftRefusal(const Graph &graph, const Trace &trace, Places &places, int64_t rows,
+                        const std::vector<int64_t> &batch, WgmmaLeftForm &out, cost::GemmShape &shape) {
+  constexpr int64_t kLive = 6; // values of an element at once, beside the accumulators
+  if (trace.lanes != kLeftLanes)
+    return "is computed where it is read, and is not in memory as it is";
+  if (measurePressure(graph, trace).registers > kLive * trace.lanes)
+    return "has too many values of an element at once";
+  for (uint32_t i = 0; i < trace.instances.size(); ++i) {
+    const Instance &in = trace.instances[i];
+    DType t = graph.type(in.value).dtype;
+    if (in.node != kNone) {
+      OpKind op = graph.nodes[in.node].op;
+      if (!in.pieces.empty() || (opInfo(op).cls != OpClass::Shape && op != OpKind::Full && !isStraight(op, t)))
+        return std::string("is made by '") + opInfo(op).name + "'";
+      if (op == OpKind::Cast)
+        continue;
+      cost::WorkEstimate w = measureOps(graph, in, in.uniform ? 1.0 / static_cast<double>(trace.lanes) : 1.0);
+      shape.leftOps += w.ops;
+      shape.leftSpecialOps += w.specialOps;
+      continue;
+    }
+    if (in.linear.isConstant() && in.guard == 0 && in.operands.empty())
+      continue;
+    const std::string name = quoted(graph, in.value);
+    std::optional<WgmmaAccess> a;
+    if (in.guard == 0 && in.scope == 0 && in.operands.empty() && dtypeSize(t) <= 4)
+      a = places.affine(in.linear);
+    if (!a)
+      return "reads " + name + " through views that no tensor map describes";
+    a->value = in.value;
+    a->place = i;
+    if (a->column == 1 && a->row > 0 && hasMap(*a, t, rows, a->row, batch)) {
+      out.tiles.push_back(*std::move(a));
+      shape.leftTiles.push_back(t);
+    } else if (a->column == 1 && a->row == 0 && hasMap(*a, t, 1, 0, batch)) {
+      out.columns.push_back(*std::move(a));
+      shape.leftColumns.push_back(t);
+    } else if (a->column == 0 && a->row == 1) {
+      out.rows.push_back(*std::move(a));
+    } else {
+      return "reads " + name + " neither row by row nor by vectors at multiples of 16 bytes";
+    }
+  }
+  constexpr size_t kMost = 3; // tensors of a stage
+  if (out.tiles.empty() || out.tiles.size() > kMost)
+    return "reads " + std::to_string(out.tiles.size()) + " tensors of its extents";
+  return {};
+}
+
 /// What the model of tiles does not know of: addresses of plain loads and stores, values that rows have, conversions to 8 bits.
 /// Such epilogues are there once, and beside many accumulators get more registers. (What ptxas spilled otherwise.) False: as it
 /// was.
@@ -220,12 +294,39 @@ bool spareRegisters(const Graph &graph, const WgmmaForm &form, cost::GemmTile &t
     tile.unroll = 1;
   if (addresses && tile.consumers > 1 && form.shape.products * tile.blocks * tile.tileN / 2 > kMany)
     tile.moreRegisters = true;
+  // A pass over a segment waits for its own results rather than for instructions: two groups at once.
+  constexpr int64_t kBoth = 32;
+  if (tile.keeps && form.shape.segment % kBoth == 0 && tile.chunkColumns() % kBoth == 0) {
+    tile.unroll = 2;
+    tile.moreRegisters = tile.consumers > 1;
+  }
   return tile != before;
 }
 
-std::string quoted(const Graph &graph, ValueId v) { return "'" + graph.values[v].name + "'"; }
-
 } // namespace
+
+bool computesLeft(const Graph &graph, const Node &product, const std::set<ValueId> &stored,
+                  const cost::TargetDesc &target) {
+  if (!target.gpu || target.sm != 90 || product.attrs.transposeA)
+    return false;
+  const ValueId operand = product.inputs[0].value;
+  DType t = graph.type(operand).dtype;
+  const ProductShape p = productShape(graph, product);
+  if ((t != DType::BF16 && t != DType::F16) || graph.type(product.inputs[1].value).dtype != t || p.m < 2 ||
+      p.batch < 1 || p.n < 1 || p.k < 1)
+    return false;
+  std::vector<bool> boundary(graph.values.size(), false);
+  for (ValueId v : stored)
+    boundary[v] = true;
+  Result<Trace> trace = traceOperand(graph, operand, boundary, true, kLeftLanes);
+  WgmmaLeftForm form;
+  cost::GemmShape shape;
+  if (!trace)
+    return false;
+  const std::vector<int64_t> batch = extentsOf(p.batch, {});
+  Places places(*trace, p.m, batch);
+  return leftRefusal(graph, *trace, places, p.m, batch, form, shape).empty();
+}
 
 WgmmaForm wgmmaForm(const Graph &graph, const Trace &epilogue, const std::vector<NodeId> &products,
                     const std::vector<const Trace *> &operands) {
@@ -244,26 +345,34 @@ WgmmaForm wgmmaForm(const Graph &graph, const Trace &epilogue, const std::vector
     return refuse(std::to_string(products.size()) + " products");
 
   std::vector<const Instance *> loads, scales;
+  auto typeOf = [&](size_t o) {
+    return graph.type(loads[o] ? loads[o]->value : graph.nodes[products[o / 2]].inputs[o % 2].value).dtype;
+  };
+  auto nameOf = [&](size_t o) {
+    return quoted(graph, loads[o] ? loads[o]->value : graph.nodes[products[o / 2]].inputs[o % 2].value);
+  };
   for (size_t o = 0; o < operands.size(); ++o) {
     const Operand &operand = graph.nodes[products[o / 2]].inputs[o % 2];
     auto [load, scale] = loadOf(graph, *operands[o]);
-    if (!load)
+    const bool computed = !load && o % 2 == 0 && !first.attrs.transposeA;
+    if (!load && !computed)
       return refuse(quoted(graph, operand.value) + " is computed where it is read, and is not in memory as it is");
-    DType t = graph.type(load->value).dtype;
-    const bool integers = t == DType::I8 || t == DType::U8;
-    if (t != DType::BF16 && t != DType::F16 && !isMultipliedF8(t) && !integers)
-      return refuse("it multiplies numbers of 16 or 8 bits, and " + quoted(graph, load->value) + " is " + dtypeName(t));
-    DType before = graph.type(o == 0 ? load->value : loads[0]->value).dtype;
-    if (t != before && !(isF8(t) && isF8(before)))
-      return refuse(quoted(graph, loads[0]->value) + " and " + quoted(graph, load->value) + " have different types");
-    if (o > 0 && (scale != nullptr) != (scales[0] != nullptr))
-      return refuse("one of " + quoted(graph, loads[0]->value) + " and " + quoted(graph, load->value) +
-                    " has scales along K, and the other none");
-    // Tensor cores take e4m3 beside e5m2, but all right operands alike.
-    if (o > 1 && t != graph.type(loads[o % 2]->value).dtype)
-      return refuse("the two products' operands have different types");
     loads.push_back(load);
     scales.push_back(scale);
+    DType t = typeOf(o);
+    const bool integers = t == DType::I8 || t == DType::U8;
+    if (t != DType::BF16 && t != DType::F16 && !isMultipliedF8(t) && !integers)
+      return refuse("it multiplies numbers of 16 or 8 bits, and " + nameOf(o) + " is " + dtypeName(t));
+    if (computed && dtypeSize(t) != 2)
+      return refuse(nameOf(o) + " is computed where it is read, and is not of 16 bits");
+    DType before = typeOf(0);
+    if (t != before && !(isF8(t) && isF8(before)))
+      return refuse(nameOf(0) + " and " + nameOf(o) + " have different types");
+    if ((scale != nullptr) != (scales[0] != nullptr))
+      return refuse("one of " + nameOf(0) + " and " + nameOf(o) + " has scales along K, and the other none");
+    // Tensor cores take e4m3 beside e5m2, but all right operands alike.
+    if (o > 1 && t != typeOf(o % 2))
+      return refuse("the two products' operands have different types");
   }
   DType accumulated = graph.type(first.outputs[0]).dtype;
   if (accumulated != DType::F32 && accumulated != DType::I32)
@@ -283,7 +392,9 @@ WgmmaForm wgmmaForm(const Graph &graph, const Trace &epilogue, const std::vector
   };
   const Places::M leftM = first.attrs.transposeA ? Places::Columns : Places::Rows;
   for (size_t o = 0; o < operands.size(); ++o)
-    divide(*operands[o], rowsOf(operands[o]), loads[o]->linear, o % 2 ? Places::None : leftM);
+    for (const Instance &in : operands[o]->instances)
+      if (in.node == kNone && (!loads[o] || &in == loads[o]))
+        divide(*operands[o], rowsOf(operands[o]), in.linear, o % 2 ? Places::None : leftM);
   for (const TraceStore &s : epilogue.stores)
     divide(epilogue, p.m, s.linear, storesSegments(graph, epilogue, s) ? Places::None : Places::Rows);
   std::vector<int64_t> apart = extentsOf(p.m, mDivisors);
@@ -301,8 +412,8 @@ WgmmaForm wgmmaForm(const Graph &graph, const Trace &epilogue, const std::vector
   shape.m = m;
   shape.n = p.n;
   shape.k = p.k;
-  shape.a = graph.type(loads[0]->value).dtype;
-  shape.b = graph.type(loads[1]->value).dtype;
+  shape.a = typeOf(0);
+  shape.b = typeOf(1);
   // Scales along K multiply the sums of their block: such sums are promoted whether they may stay or not.
   shape.promotes = isF8(shape.a) && (!first.attrs.fast || scales[0]);
   shape.products = static_cast<int>(products.size());
@@ -311,6 +422,12 @@ WgmmaForm wgmmaForm(const Graph &graph, const Trace &epilogue, const std::vector
       continue; // the left operand again
     const Node &node = graph.nodes[products[o / 2]];
     Places places(*operands[o], rowsOf(operands[o]), batches, apart, o == 0 ? leftM : Places::None);
+    if (!loads[o]) {
+      std::string why = leftRefusal(graph, *operands[o], places, m, out.batch, out.computed.emplace(), shape);
+      if (!why.empty())
+        return refuse(nameOf(o) + " " + why);
+      continue;
+    }
     // As it is stored: the left operand's rows are M, or K where it is transposed; the right one's K, or N.
     const bool left = o == 0, rowsOfK = left ? node.attrs.transposeA : !node.attrs.transposeB;
     std::optional<WgmmaAccess> a = places.affine(loads[o]->linear, rowsOfK ? places.rows() : places.columns());
@@ -416,6 +533,19 @@ WgmmaForm wgmmaForm(const Graph &graph, const Trace &epilogue, const std::vector
   // What a whole tile, column or row reads in order is loaded ahead, other loads are made where their value is needed.
   constexpr double kOwnLoadOps = 16; // what waiting for it takes, as instructions of an element
   const uint32_t last = epilogue.levels + 1;
+  if (shape.segment) {
+    out.kept = keptValue(graph, epilogue);
+    shape.mayKeep = out.kept != kNone;
+    for (uint32_t level = 2; shape.mayKeep && level <= last; ++level)
+      for (uint32_t i : segmentPass(graph, epilogue, level, out.kept)) {
+        const Instance &in = epilogue.instances[i];
+        if (in.node == kNone || graph.nodes[in.node].op == OpKind::Cast)
+          continue;
+        cost::WorkEstimate w = measureOps(graph, in, in.uniform ? 1.0 / static_cast<double>(epilogue.lanes) : 1.0);
+        shape.keptOps += w.ops;
+        shape.keptSpecialOps += w.specialOps;
+      }
+  }
   std::vector<bool> again(epilogue.instances.size(), !shape.segment); // in the pass that stores
   for (uint32_t level = 1; shape.segment && level <= last; ++level)
     for (uint32_t i : segmentPass(graph, epilogue, level)) {
@@ -451,7 +581,7 @@ WgmmaForm wgmmaForm(const Graph &graph, const Trace &epilogue, const std::vector
       bool whole = cost::isMultipleOf16Bytes(a->offset, t);
       for (int64_t s : a->batch)
         whole &= cost::isMultipleOf16Bytes(s, t) && s >= 0;
-      if (a->column == 1 && a->row > 0 && size >= 2 && hasMap(*a, t, p.m, a->row, out.batch)) {
+      if (a->column == 1 && a->row > 0 && size >= 2 && hasMap(*a, t, m, a->row, out.batch)) {
         shape.tiles.push_back(t);
         out.tiles.push_back(*std::move(a));
         continue;
@@ -461,7 +591,7 @@ WgmmaForm wgmmaForm(const Graph &graph, const Trace &epilogue, const std::vector
         out.columns.push_back(*std::move(a));
         continue;
       }
-      if (a->column == 0 && a->row == 1 && p.m > 1) {
+      if (a->column == 0 && a->row == 1 && m > 1) {
         out.rows.push_back(*std::move(a));
         continue;
       }
@@ -584,6 +714,14 @@ void scheduleWgmma(const Graph &graph, const Trace &epilogue, const std::vector<
     for (const WgmmaAccess &a : from)
       ahead += (ahead.empty() ? "" : ", ") + quoted(graph, a.value) + as;
   };
+  if (form.computed) {
+    list(form.computed->tiles, "");
+    list(form.computed->columns, " along K");
+    list(form.computed->rows, " by rows");
+    g.why.push_back(quoted(graph, graph.nodes[products[0]].inputs[0].value) +
+                    " is computed in registers as it is multiplied, from " + ahead);
+    ahead.clear();
+  }
   list(form.tiles, " in tiles");
   list(form.columns, " by columns");
   list(form.rows, " by rows");

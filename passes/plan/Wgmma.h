@@ -9,6 +9,8 @@
 #include "passes/cost/GemmModel.h"
 #include "passes/plan/Planner.h"
 
+#include <set>
+
 namespace rl {
 
 /// Element (batch, row, column) of the product is at offset + sum of batch + row * row + column * column. In elements. Where columns lie
@@ -42,22 +44,37 @@ struct WgmmaSegmentAccess {
   int64_t row = 0, segment = 0;
 };
 
+/// What the left operand is computed from where it is multiplied: tensors of M by K (row: of M, column: of K), vectors along K, and
+/// what each row has. `place`: the instance in the operand's trace, which has two lanes.
+struct WgmmaLeftForm {
+  std::vector<WgmmaAccess> tiles, columns, rows;
+};
+
 struct WgmmaForm {
   std::string refusal; ///< why there is no such kernel, or nothing; then the rest is whole
   /// Extents. Where views take M apart (batches and a sequence), its outer parts are the innermost of them, and `shape` says so: of
   /// those the right operands have a stride of 0.
   std::vector<int64_t> batch;
   WgmmaAccess left;                                       ///< row: of M, column: of K
+  std::optional<WgmmaLeftForm> computed;                  ///< in the place of `left`
   std::vector<WgmmaAccess> right;                         ///< of each product. row: of N, column: of K
   std::vector<WgmmaScaleAccess> scales;                   ///< of the left and the right operand, or none
   std::vector<WgmmaAccess> outputs, tiles, columns, rows; ///< the latter three are loaded ahead of the epilogue
   std::vector<WgmmaSegmentAccess> segments;               ///< outputs that have one element a segment
-  bool loadsItself = false;                               ///< the epilogue, what it reads otherwise
+  uint32_t kept = kNone;    ///< what passes behind the first may find in shared memory (keptValue)
+  bool loadsItself = false; ///< the epilogue, what it reads otherwise
   cost::GemmShape shape;
 };
 
 /// The lanes of the epilogue's trace of such a kernel: two columns, or one where N is odd.
 inline int64_t wgmmaLanes(int64_t n) { return n % 2 == 0 ? 2 : 1; }
+
+/// The lanes of the left operand's trace where that is computed.
+inline constexpr int64_t kLeftLanes = 2;
+
+/// Whether the kernel may compute the product's left operand as it multiplies it, rather than another kernel write it. `stored`: what
+/// is in memory by then.
+bool computesLeft(const Graph &, const Node &product, const std::set<ValueId> &stored, const cost::TargetDesc &);
 
 /// `epilogue` has wgmmaLanes; `operands`: the left and right operand's trace of each product.
 WgmmaForm wgmmaForm(const Graph &, const Trace &epilogue, const std::vector<NodeId> &products,

@@ -142,6 +142,7 @@ private:
                                            name("unroll", i64(t.unroll)),
                                            name("blocks_per_sm", i64(t.blocksPerSm)),
                                            name("more_registers", b.getBoolAttr(t.moreRegisters)),
+                                           name("keeps", b.getBoolAttr(t.keeps)),
                                        })));
     }
     if (g.fallback) {

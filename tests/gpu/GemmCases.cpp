@@ -166,6 +166,29 @@ std::vector<GemmCase> gemmCases() {
         flags(add(130, 520, 16, tile, e)).special = true;
       }
     }
+  // Left operands that are computed as they are multiplied: one stage of K, two, and many; edges; batches; tiles of all forms.
+  for (GemmCase::Left left : {GemmCase::Affine, GemmCase::FromF32, GemmCase::Gated, GemmCase::Exp}) {
+    const int stages = left == GemmCase::FromF32 || left == GemmCase::Gated ? 2 : 3;
+    const cost::GemmTile leftWide{.tileN = 256, .stages = stages, .buffers = 2, .moreRegisters = true};
+    const cost::GemmTile leftTall{.tileN = 64, .blocks = 2, .stages = stages, .buffers = 2, .moreRegisters = true};
+    const cost::GemmTile leftOne{.tileN = 64, .consumers = 1, .stages = stages, .buffers = 1, .unroll = 2};
+    const cost::GemmTile leftThree{.tileN = 96, .consumers = 3, .stages = 2, .buffers = 2, .moreRegisters = true};
+    const cost::GemmTile leftPair{.tileN = 128, .stages = stages, .cluster = 2, .buffers = 2, .moreRegisters = true};
+    for (const cost::GemmTile &tile : {leftWide, leftTall, leftOne, leftThree, leftPair}) {
+      add(1000, 1000, 1000, tile).left = left;
+      add(333, 520, 64, tile, E::BiasGelu).left = left;
+      GemmCase &c = add(77, 264, 136, tile);
+      c.left = left;
+      c.batch = {3};
+      c.type = DType::F16;
+      GemmCase &s = add(333, 520, 72, tile, E::RowScale);
+      s.left = left;
+      s.special = true;
+      s.bKMajor = false;
+    }
+    add(4096, 4096, 1024, leftWide).left = left;
+    add(512, 520, 256, {.tileN = 64, .stages = stages, .buffers = 1}, E::SwiGlu).left = left;
+  }
   // NaNs and infinities: where they are and no further, also beside the edges that are filled with zeros.
   for (E e : {E::Plain, E::BiasGelu, E::BiasResidual, E::RowScale, E::ToF8}) {
     add(333, 520, 136, e == E::BiasResidual ? residual : square4, e).special = true;

@@ -43,7 +43,8 @@ static std::vector<int64_t> shapeOf(const std::vector<int64_t> &batch, int64_t r
 
 std::vector<PackageTensor> inputsOf(const GemmCase &c) {
   std::vector<PackageTensor> out;
-  out.push_back({"a", {c.type, c.aKMajor ? shapeOf(c.batch, c.m, c.k) : shapeOf(c.batch, c.k, c.m)}});
+  DType left = c.left == GemmCase::FromF32 ? DType::F32 : c.type;
+  out.push_back({"a", {left, c.aKMajor ? shapeOf(c.batch, c.m, c.k) : shapeOf(c.batch, c.k, c.m)}});
   std::vector<int64_t> ofB = c.bBroadcast ? std::vector<int64_t>() : c.batch;
   for (int p = 0; p < c.products(); ++p)
     out.push_back({"b" + std::to_string(p), {c.type, c.bKMajor ? shapeOf(ofB, c.n, c.k) : shapeOf(ofB, c.k, c.n)}});
@@ -59,6 +60,12 @@ std::vector<PackageTensor> inputsOf(const GemmCase &c) {
     out.push_back({"scale_a", {DType::F32, shapeOf(c.batch, c.m, c.scalesOfK())}});
     out.push_back({"scale_b", {DType::F32, shapeOf(ofB, c.scalesOfN(), c.scalesOfK())}});
   }
+  if (c.left == GemmCase::Affine) {
+    out.push_back({"left_scale", {DType::F32, shapeOf(c.batch, c.m, 1)}});
+    out.push_back({"left_shift", {c.type, {c.k}}});
+  }
+  if (c.left == GemmCase::Gated)
+    out.push_back({"left_gate", {c.type, shapeOf(c.batch, c.m, c.k)}});
   return out;
 }
 
@@ -142,6 +149,26 @@ emit::GemmEpilogue epilogueOf(const GemmCase &c) {
   };
 }
 
+/// The left operand where it is computed: from tiles, columns and rows of the site, as memory has it.
+emit::GemmEpilogue leftOf(const GemmCase &c) {
+  return [&c](OpBuilder &b, Location loc, const emit::GemmSite &s) -> Result<SmallVector<Value>> {
+    auto wide = [&](Value v) { return widenFloat(b, loc, v, c.type, kTarget); };
+    const Rounding rounding = c.type == DType::F16 ? Rounding::F16 : Rounding::BF16;
+    Value x = c.left == GemmCase::FromF32 ? s.tiles[0] : wide(s.tiles[0]);
+    if (c.left == GemmCase::Affine) {
+      Value scale = s.rows[0];
+      if (s.lanes > 1)
+        scale = vector::BroadcastOp::create(b, loc, x.getType(), scale);
+      x = arith::AddFOp::create(b, loc, arith::MulFOp::create(b, loc, x, scale), wide(s.columns[0]));
+    } else if (c.left == GemmCase::Gated) {
+      x = arith::MulFOp::create(b, loc, callMath(b, loc, MathFn::Silu, x, rounding), wide(s.tiles[1]));
+    } else if (c.left == GemmCase::Exp) {
+      x = callMath(b, loc, MathFn::Exp, x, rounding);
+    }
+    return SmallVector<Value>{toMemory(b, loc, x, c.type)};
+  };
+}
+
 std::vector<int64_t> denseBatchStrides(const GemmCase &c, int64_t elements) {
   std::vector<int64_t> out(c.batch.size());
   for (size_t d = c.batch.size(); d-- > 0;) {
@@ -162,6 +189,17 @@ emit::WgmmaGemm describe(const GemmCase &c) {
   auto inputs = static_cast<unsigned>(inputsOf(c).size()), outputs = static_cast<unsigned>(outputsOf(c).size());
   g.pointers = inputs + outputs;
   g.a = {0, c.type, c.aKMajor, 0, c.aKMajor ? c.k : c.m, denseBatchStrides(c, c.m * c.k)};
+  if (c.left != GemmCase::InMemory) {
+    g.left.tiles.push_back(
+        {0, c.left == GemmCase::FromF32 ? DType::F32 : c.type, true, 0, c.k, denseBatchStrides(c, c.m * c.k)});
+    if (c.left == GemmCase::Affine) {
+      g.left.rows.push_back({inputs - 2, DType::F32, 0, denseBatchStrides(c, c.m)});
+      g.left.columns.push_back({inputs - 1, c.type, 0, std::vector<int64_t>(c.batch.size(), 0)});
+    }
+    if (c.left == GemmCase::Gated)
+      g.left.tiles.push_back({inputs - 1, c.type, true, 0, c.k, denseBatchStrides(c, c.m * c.k)});
+    g.left.compute = leftOf(c);
+  }
   for (int p = 0; p < c.products(); ++p)
     g.b.push_back({static_cast<unsigned>(1 + p), c.type, c.bKMajor, 0, c.bKMajor ? c.k : c.n,
                    c.bBroadcast ? std::vector<int64_t>(c.batch.size(), 0) : denseBatchStrides(c, c.n * c.k)});
@@ -230,8 +268,28 @@ Status emitReference(ModuleOp module, const GemmCase &c, PackageLaunch &launch) 
       b.setInsertionPointToStart(loop.getBody());
       Value k = loop.getInductionVar();
       Value atA = plus(times(batch, c.m * c.k), c.aKMajor ? plus(times(row, c.k), k) : plus(times(k, c.m), row));
-      Value x = load(arguments[0], atA);
       SmallVector<Value> next;
+      Value x;
+      if (c.left == GemmCase::InMemory) {
+        x = load(arguments[0], atA);
+      } else {
+        auto memory = [&](size_t argument, Value at, DType t) {
+          Value offset = arith::IndexCastOp::create(b, loc, b.getI64Type(), at);
+          Value from = LLVM::GEPOp::create(b, loc, pointer, memoryType(b, t), arguments[argument], ValueRange{offset});
+          return LLVM::LoadOp::create(b, loc, memoryType(b, t), from).getResult();
+        };
+        emit::GemmSite site;
+        site.lanes = 1;
+        site.tiles.push_back(memory(0, atA, inputs[0].type.dtype));
+        if (c.left == GemmCase::Affine) {
+          site.rows.push_back(memory(inputs.size() - 2, div(id, c.n), DType::F32));
+          site.columns.push_back(memory(inputs.size() - 1, k, c.type));
+        }
+        if (c.left == GemmCase::Gated)
+          site.tiles.push_back(memory(inputs.size() - 1, atA, c.type));
+        RL_ASSIGN(SmallVector<Value> left, leftOf(c)(b, loc, site));
+        x = widenFloat(b, loc, left[0], c.type, kTarget);
+      }
       for (int p = 0; p < c.products(); ++p) {
         Value atB = plus(times(batch, c.bBroadcast ? 0 : c.n * c.k),
                          c.bKMajor ? plus(times(column, c.k), k) : plus(times(k, c.n), column));
@@ -295,6 +353,8 @@ cost::GemmShape GemmCase::shape() const {
   cost::GemmShape s = describe(*this).shape();
   s.ops = epilogue == BiasGelu ? 10 : epilogue == SwiGlu ? 8 : epilogue == Plain ? 0 : 2;
   s.specialOps = epilogue == BiasGelu || epilogue == SwiGlu ? 2 : 0; // exp2 and a reciprocal
+  s.leftOps = left == Gated ? 7 : left == Affine || left == Exp ? 2 : 0;
+  s.leftSpecialOps = left == Gated ? 2 : left == Exp ? 1 : 0;
   return s;
 }
 
@@ -306,6 +366,8 @@ std::string GemmCase::str() const {
     out += std::to_string(e) + "*";
   out += std::to_string(m) + "x" + std::to_string(n) + "x" + std::to_string(k) + " " + dtypeName(type) + " " +
          names[epilogue];
+  static const char *const lefts[] = {"", " left_affine", " left_from_f32", " left_gated", " left_exp"};
+  out += lefts[left];
   if (!aKMajor)
     out += " A^T";
   if (!bKMajor)

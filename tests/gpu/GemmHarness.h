@@ -24,10 +24,19 @@ struct GemmCase {
     OwnLoads,     ///< x * scale[batch, row] + bias[column], f32, where the callback loads for itself
     ToF8,         ///< x, as f8e4m3
   };
+  /// What is multiplied with the right operand, where it is computed from the left one.
+  enum Left : uint8_t {
+    InMemory, ///< a
+    Affine,   ///< a * scale[batch, row] + shift[k], of a scale in f32
+    FromF32,  ///< a, which is f32
+    Gated,    ///< silu(a) * u[row, k]
+    Exp,      ///< exp(a): no zero where a is zero
+  };
   std::string name;
   std::vector<int64_t> batch;
   int64_t m = 0, n = 0, k = 0;
   Epilogue epilogue = Plain;
+  Left left = InMemory; ///< otherwise not beside a residual or scales
   DType type = DType::
       BF16; ///< of the operands, bias, residual and first output (f8 operands: bf16 for the rest; i8: i32, plain alone)
   bool aKMajor = true, bKMajor = true;

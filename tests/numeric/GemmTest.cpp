@@ -46,6 +46,7 @@ private:
   int64_t extent();
   Val operand(DType, Shape);
   Val behind(Val v);
+  Val before(Val v);
   std::optional<Val> product(std::optional<Val> left);
   std::optional<Val> attention();
   std::optional<Val> scaled(Shape batch, int64_t M, int64_t N, int64_t K, bool transposeA, bool transposeB);
@@ -117,6 +118,28 @@ Generator::Val Generator::operand(DType dtype, Shape shape) {
   default: break;
   }
   return input(dtype, shape);
+}
+
+/// Something before a product, which its kernel may compute as it multiplies: elementwise, with vectors and tensors of its shape.
+Generator::Val Generator::before(Val v) {
+  for (int64_t more = rng.range(1, 3); more > 0; --more) {
+    std::optional<Val> next;
+    Shape row(v.type.shape);
+    row.back() = 1;
+    switch (rng.below(6)) {
+    case 0: next = emit("silu", {v}); break;
+    case 1: next = emit("mul", {v, input(rng.chance(50) ? DType::F32 : v.type.dtype, row)}); break;
+    case 2: next = emit("add", {v, input(v.type.dtype, {v.type.shape.back()})}); break;
+    case 3: next = emit("mul", {v, input(v.type.dtype, v.type.shape)}); break;
+    case 4: next = emit("div", {v, input(DType::F32, row)}); break;
+    default: next = emit("relu", {v}); break;
+    }
+    if (next && next->type.dtype != v.type.dtype)
+      next = emit("cast", {*next}, {{"dtype", word(v.type.dtype)}});
+    if (next)
+      v = *next;
+  }
+  return v;
 }
 
 /// Something behind a product.
@@ -251,6 +274,9 @@ std::optional<Generator::Val> Generator::product(std::optional<Val> left) {
     if (M == 1 && shape.size() == 1)
       batch.clear();
     left = operand(dtype, shape);
+    if (large && !transposeA && isArithmeticFloat(dtype) && dtypeSize(dtype) == 2 && left->type.rank() > 1 &&
+        rng.chance(40))
+      left = before(*left);
   }
   auto right = [&]() -> Val {
     if (linear)
@@ -556,7 +582,7 @@ int main(int argc, char **argv) {
     std::fprintf(stderr, "%s\n", device.error().str().c_str());
     return 4;
   }
-  int compared = 0, warpgroups = 0, streams = 0, reducing = 0;
+  int compared = 0, warpgroups = 0, lefts = 0, streams = 0, reducing = 0;
   bool hasThem = false, hasStreams = false; // the machine; it says why where it does not use them
   bool exact = false;                       // the graph at hand
   auto generate = [&](uint64_t seed) {
@@ -605,6 +631,7 @@ int main(int argc, char **argv) {
                         (*device)->record.find("kernel 'direct'") != std::string::npos,
                other = warpgroup || stream;
     warpgroups += warpgroup;
+    lefts += (*device)->record.find("is computed in registers as it is multiplied") != std::string::npos;
     reducing += (*device)->record.find("are reduced within tiles") != std::string::npos;
     streams += stream;
     hasStreams |= (*device)->record.find("streamed operand") != std::string::npos || stream;
@@ -631,10 +658,11 @@ int main(int argc, char **argv) {
     compared += telling;
     return {};
   });
-  std::printf("%s: products, seeds %llu:%llu, %d compared, %d by warpgroup products, %d streamed, %d with segments, %d "
-              "failed\n",
-              options.target.c_str(), static_cast<unsigned long long>(options.first),
-              static_cast<unsigned long long>(options.end), compared, warpgroups, streams, reducing, failed);
+  std::printf(
+      "%s: products, seeds %llu:%llu, %d compared, %d by warpgroup products, %d of operands computed for them, %d "
+      "streamed, %d with segments, %d failed\n",
+      options.target.c_str(), static_cast<unsigned long long>(options.first),
+      static_cast<unsigned long long>(options.end), compared, warpgroups, lefts, streams, reducing, failed);
   const bool idle =
       (large && hasThem && warpgroups == 0) || (few && hasStreams && streams == 0) || (segments && reducing == 0);
   return failed || idle || compared * 2 < static_cast<int>(options.end - options.first) ? 4 : 0;

@@ -104,6 +104,53 @@ TEST(TileSegments, PassesOfATrace) {
   EXPECT_TRUE(storesSegments(graph, t, t.stores[1]));
 }
 
+// What the first pass leaves is all that the next ones need of the product, and the last that is in common.
+TEST(TileSegments, WhatTheFirstPassLeaves) {
+  for (int levels : {1, 2}) {
+    Layer l;
+    l.levels = levels;
+    Graph graph = layer(l);
+    Trace t = epilogueOf(graph, l, 2);
+    const uint32_t kept = keptValue(graph, t);
+    ASSERT_NE(kept, kNone);
+    std::vector<uint32_t> first = segmentPass(graph, t, 1);
+    EXPECT_NE(std::find(first.begin(), first.end(), kept), first.end());
+    for (uint32_t level = 2; level <= t.levels + 1; ++level) {
+      std::vector<uint32_t> pass = segmentPass(graph, t, level, kept);
+      EXPECT_LT(pass.size(), segmentPass(graph, t, level).size());
+      for (uint32_t i : pass) {
+        EXPECT_NE(i, kept);
+        const Instance &in = t.instances[i];
+        EXPECT_TRUE(in.node == kNone || (!isProduct(graph.nodes[in.node]) && graph.nodes[in.node].op != OpKind::Silu));
+      }
+    }
+  }
+}
+
+TEST(TileSegments, KeepsWhereStagesRemain) {
+  Plan plan = planned(layer({}));
+  ASSERT_EQ(plan.groups.size(), 1u) << why(plan);
+  const cost::GemmTile &tile = plan.groups[0].gemm->wgmma;
+  EXPECT_TRUE(tile.alternate && tile.keeps) << tile.str();
+  EXPECT_GE(tile.stages, 4);
+  EXPECT_TRUE(says(plan, ", keeping values")) << why(plan);
+  // Warpgroups that multiply together had rather have more stages.
+  cost::GemmShape shape;
+  shape.m = shape.n = shape.k = 4096;
+  shape.outputs = {DType::F8E4M3};
+  shape.segment = 128;
+  shape.mayKeep = true;
+  const cost::TargetDesc machine = *cost::findTarget("h200");
+  for (bool alternate : {true, false}) {
+    cost::GemmTile t;
+    t.blocks = alternate ? 2 : 1;
+    t.alternate = alternate;
+    ASSERT_TRUE(cost::completeGemmTile(shape, t, machine));
+    EXPECT_EQ(t.keeps, alternate);
+    EXPECT_EQ(cost::gemmShared(shape, t).kept, alternate ? 8 * 128 * 16 * 4 : 0);
+  }
+}
+
 // The silu is computed once more, and what follows the reduction is not part of the pass.
 TEST(TileSegments, OpsOfPasses) {
   Layer l;

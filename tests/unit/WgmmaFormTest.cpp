@@ -26,6 +26,7 @@ struct Case {
   Views viewTile = same;
   Views viewOut = same;
   DType dtype = DType::BF16;
+  bool computed = false; ///< the left operand, as it is multiplied
 };
 
 /// The views of 0, 1, 2 ..., in order.
@@ -84,7 +85,7 @@ Made formOf(const Case &c) {
   }
   std::vector<Trace> operands;
   for (const Operand &o : out.graph.nodes[products[0]].inputs)
-    operands.push_back(*traceOperand(out.graph, o.value, {}, true));
+    operands.push_back(*traceOperand(out.graph, o.value, {}, true, c.computed && operands.empty() ? kLeftLanes : 0));
   out.form = wgmmaForm(out.graph, *epilogue, products, {&operands[0], &operands[1]});
   return out;
 }
@@ -322,6 +323,50 @@ TEST(WgmmaForm, ScalesAlongK) {
   // Scales along K of one operand alone.
   EXPECT_EQ(why(scaled("sa", 1, m, k), [](GraphBuilder &g, TensorHandle x) { return g.cast(x, DType::F32); }),
             "'cast_1' is computed where it is read, and is not in memory as it is");
+}
+
+// What it is computed from: tensors of M by K, through views, vectors along K, and what rows have. Scalars are no part of it.
+TEST(WgmmaForm, LeftOperandsThatAreComputed) {
+  const int64_t m = 24, k = 32;
+  auto left = [&](GraphBuilder &g, TensorHandle x) {
+    TensorHandle v = g.silu(g.slice(x, {.dim = 1, .start = 8, .end = 32})) * g.input("u", DType::F32, {2, m, k});
+    v = v * g.input("s", DType::F32, {2, m, 1}) + g.input("c", DType::BF16, {k});
+    return g.cast(v * g.input("one", DType::F32, {}), DType::BF16);
+  };
+  Case c{2, m, 16, k, {2, 40, k}, {2, k, 16}, left, same};
+  c.computed = true;
+  Made made = formOf(c);
+  ASSERT_EQ(made.form.refusal, "");
+  ASSERT_TRUE(made.form.computed);
+  const WgmmaLeftForm &f = *made.form.computed;
+  ASSERT_EQ(f.tiles.size(), 2u);
+  ASSERT_EQ(f.columns.size(), 1u);
+  ASSERT_EQ(f.rows.size(), 1u);
+  for (int64_t batch : {0, 1})
+    for (int64_t row : {0, 5, 23})
+      for (int64_t at : {0, 2, 31}) {
+        EXPECT_EQ(place(made.form, f.tiles[0], batch, m, row, at), (batch * 40 + row + 8) * k + at);
+        EXPECT_EQ(place(made.form, f.tiles[1], batch, m, row, at), (batch * m + row) * k + at);
+        EXPECT_EQ(place(made.form, f.columns[0], batch, m, row, at), at);
+        EXPECT_EQ(place(made.form, f.rows[0], batch, m, row, at), batch * m + row);
+      }
+  const cost::GemmShape &shape = made.form.shape;
+  EXPECT_EQ(shape.a, DType::BF16);
+  EXPECT_EQ(shape.leftTiles, (std::vector<DType>{DType::BF16, DType::F32}));
+  EXPECT_EQ(shape.leftColumns, (std::vector<DType>{DType::BF16}));
+  EXPECT_GE(shape.leftSpecialOps, 1);
+
+  auto why = [&](Views views, Extents a = {1, 24, 32}) {
+    Case c{1, m, 16, k, std::move(a), {1, k, 16}, std::move(views), same};
+    c.computed = true;
+    return formOf(c).form.refusal;
+  };
+  EXPECT_EQ(why([](GraphBuilder &g, TensorHandle x) { return g.sin(x); }), "'sin' is made by 'sin'");
+  EXPECT_EQ(why([](GraphBuilder &g, TensorHandle x) { return g.relu(g.flip(x, {2})); }),
+            "'relu' reads 'a' neither row by row nor by vectors at multiples of 16 bytes");
+  EXPECT_EQ(why([](GraphBuilder &g, TensorHandle x) { return g.relu(g.slice(x, {.dim = 2, .start = 4, .end = 36})); },
+                {1, 24, 64}),
+            "'relu' reads 'a' neither row by row nor by vectors at multiples of 16 bytes");
 }
 
 TEST(WgmmaForm, Refuses) {

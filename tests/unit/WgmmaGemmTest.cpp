@@ -68,7 +68,8 @@ void expectGood(const GemmCase &c) {
     return static_cast<int>(n);
   };
   // What a warp executes together is there once: a copy in a branch that one lane takes would wait for the others for ever.
-  EXPECT_EQ(count("wgmma.commit_group"), 1) << c.str();
+  // (The last stage's products, of a left operand that is computed, are behind the loop.)
+  EXPECT_EQ(count("wgmma.commit_group"), c.left == GemmCase::InMemory || c.k <= 64 ? 1 : 2) << c.str();
   EXPECT_EQ(count("stmatrix"), dtypeSize(c.output()) == 2 ? c.tile.unroll : 0) << c.str();
   EXPECT_EQ(count("bar.warp.sync"), count("cp.async.bulk.commit_group") == 1 ? 2 : 3) << c.str();
   Assembled a = assemble(package->ptx);
