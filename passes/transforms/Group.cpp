@@ -278,6 +278,7 @@ void rl::registerRidgePasses() {
   registerPass([] { return rl::createDecomposePass(); });
   registerPass([] { return rl::createDecomposeLossPass(); });
   registerPass([] { return rl::createDecomposeQuantPass(); });
+  registerPass([] { return rl::createSliceProductsPass(); });
   registerPass([] { return rl::createSplitCatsPass(254); });
   registerPass([] { return rl::createPinsPass(); });
 }

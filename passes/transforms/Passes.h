@@ -26,6 +26,8 @@ std::unique_ptr<mlir::Pass> createEmptyTensorsPass();
 std::unique_ptr<mlir::Pass> createPinsPass();
 /// Nests every `ridge.cat` of more operands than `most` (two or more), so that each kernel reads a part of them.
 std::unique_ptr<mlir::Pass> createSplitCatsPass(size_t most);
+/// Columns of a product that are read apart as products of those, where columns are left over or two halves meet. Before ridge-products.
+std::unique_ptr<mlir::Pass> createSliceProductsPass();
 /// Matrix products as `ridge.matmul` of three dimensions each in the type that accumulates, with what else the nodes say as
 /// layout and elementwise ops around it; attention by such products and a softmax. On a GPU, large operands of 8 and 16 bits whose
 /// rows are not whole 16-byte vectors are padded with zeros along K, and to whole lines of the cache where the model finds that quicker.
@@ -50,7 +52,7 @@ std::unique_ptr<mlir::Pass> createShareLaunchPass(const cost::TargetDesc &);
 /// launch). Behind ridge-share-launch.
 std::unique_ptr<mlir::Pass> createEarlyLaunchPass(const cost::TargetDesc &);
 
-/// Makes the passes known to ridge-opt: -ridge-pins, -ridge-empty-tensors, -ridge-split-cats="most=254",
+/// Makes the passes known to ridge-opt: -ridge-pins, -ridge-empty-tensors, -ridge-slice-products, -ridge-split-cats="most=254",
 /// -ridge-group="target=h200", -ridge-share-launch="target=h200", -ridge-early-launch="target=h200".
 void registerRidgePasses();
 void registerShareLaunchPass();

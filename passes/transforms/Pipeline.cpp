@@ -25,6 +25,7 @@ rl::Status rl::runPipeline(ModuleOp module, const cost::TargetDesc &target, cons
   f.addPass(createEmptyTensorsPass());
   f.addPass(createDecomposeLossPass());
   f.addPass(createDecomposeQuantPass());
+  f.addPass(createSliceProductsPass());
   f.addPass(createProductsPass(target));
   f.addPass(createDecomposePass(target));
   f.addPass(mlir::createCanonicalizerPass());
