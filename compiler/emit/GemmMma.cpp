@@ -59,13 +59,16 @@ private:
   Side sideOf(const TracedOperand &, bool left);
   bool readsChunks(const TracedOperand &) const;
   int64_t vectorsOf(const Side &side, int64_t lanes) const { return side.rows * side.columns / lanes; }
-  Place placeOf(const Side &, int64_t lanes, int64_t q, Value k0, Value *inside = nullptr, Value *along = nullptr);
+  Place placeOf(const Side &, int64_t lanes, Value at, Value k0, Value *inside = nullptr, Value *along = nullptr);
   void prepare(Side &);
   Value source(const Side &, Value row, Value vector);
   Value chunkAddress(const Side &, Value stage, Value row, Value chunk);
   void copyAsync(const Side &, Value stage, Value t);
-  SmallVector<Value> load(const Side &, Value k0);
-  void store(const Side &, ArrayRef<Value>, Value stage, Value k0);
+  int64_t vectorsOfThread(const Side &) const;
+  SmallVector<Value> vectorsFrom(Value first, int64_t count);
+  SmallVector<Value> load(const Side &, Value k0, ArrayRef<Value> vectors);
+  void store(const Side &, ArrayRef<Value> loaded, ArrayRef<Value> vectors, Value stage, Value k0);
+  void copyThrough(const Side &, Value stage, Value k0);
   SmallVector<Value> fragments(const Side &, Value stage, Value warp, int64_t perWarp, Value kChunk);
   void multiply(MutableArrayRef<Value> sums, ArrayRef<Value> left, ArrayRef<Value> right);
   Value xorWith(Value x, Value y) { return arith::XOrIOp::create(b, loc, x, y); }
@@ -103,10 +106,10 @@ MmaEmitter::Side MmaEmitter::sideOf(const TracedOperand &o, bool left) {
 
 /// `inside` and `along`, where given, take whether the vector is within M or N, and its place along K; `there` is then left
 /// alone, and nothing is limited to K.
-MmaEmitter::Place MmaEmitter::placeOf(const Side &side, int64_t lanes, int64_t q, Value k0, Value *inside,
+/// `at`: the vector, counted through the tile.
+MmaEmitter::Place MmaEmitter::placeOf(const Side &side, int64_t lanes, Value at, Value k0, Value *inside,
                                       Value *along) {
   int64_t perRow = side.columns / lanes, all = vectorsOf(side, lanes);
-  Value at = p.add(thread, q * s.threads);
   if (all % s.threads != 0) // some threads load what others do too
     at = p.rem(at, all);
   Place out;
@@ -159,7 +162,7 @@ void MmaEmitter::prepare(Side &side) {
   int64_t n = (vectorsOf(side, 8) + s.threads - 1) / s.threads;
   for (int64_t q = 0; q < n; ++q) {
     Chunk c;
-    Place at = placeOf(side, 8, q, p.index(0), &c.inside, &c.alongK);
+    Place at = placeOf(side, 8, p.add(thread, q * s.threads), p.index(0), &c.inside, &c.alongK);
     c.to = chunkAddress(side, p.index(0), at.row, p.div(at.column, 8));
     c.row = at.memoryRow;
     c.vector = at.memoryVector;
@@ -212,13 +215,17 @@ void MmaEmitter::copyAsync(const Side &side, Value stage, Value t) {
   }
 }
 
-SmallVector<Value> MmaEmitter::load(const Side &side, Value k0) {
+int64_t MmaEmitter::vectorsOfThread(const Side &side) const {
+  return (vectorsOf(side, side.operand->lanes()) + s.threads - 1) / s.threads;
+}
+
+SmallVector<Value> MmaEmitter::load(const Side &side, Value k0, ArrayRef<Value> vectors) {
   SmallVector<Value> out;
-  int64_t V = side.operand->lanes(), n = (vectorsOf(side, V) + s.threads - 1) / s.threads;
+  const int64_t V = side.operand->lanes();
   SmallVector<Place> places;
   std::vector<std::unique_ptr<TraceEmitter>> reads;
-  for (int64_t q = 0; q < n; ++q) {
-    places.push_back(placeOf(side, V, q, k0));
+  for (Value at : vectors) {
+    places.push_back(placeOf(side, V, at, k0));
     reads.push_back(p.startRead(*side.operand, places.back().memoryRow, places.back().memoryVector));
   }
   for (auto [at, read] : llvm::zip(places, reads)) {
@@ -230,10 +237,10 @@ SmallVector<Value> MmaEmitter::load(const Side &side, Value k0) {
   return out;
 }
 
-void MmaEmitter::store(const Side &side, ArrayRef<Value> vectors, Value stage, Value k0) {
+void MmaEmitter::store(const Side &side, ArrayRef<Value> loaded, ArrayRef<Value> vectors, Value stage, Value k0) {
   int64_t V = side.operand->lanes(), part = std::min<int64_t>(V, 8);
-  for (auto [q, v] : llvm::enumerate(vectors)) {
-    Place at = placeOf(side, V, static_cast<int64_t>(q), k0);
+  for (auto [v, place] : llvm::zip(loaded, vectors)) {
+    Place at = placeOf(side, V, place, k0);
     for (int64_t first = 0; first < V; first += part) {
       Value one = v;
       if (part < V) {
@@ -247,6 +254,28 @@ void MmaEmitter::store(const Side &side, ArrayRef<Value> vectors, Value stage, V
       LLVM::StoreOp::create(b, loc, one, sharedAt(to), static_cast<unsigned>(part * 2));
     }
   }
+}
+
+/// Of this thread: `count` from the `first`th on.
+SmallVector<Value> MmaEmitter::vectorsFrom(Value first, int64_t count) {
+  SmallVector<Value> out;
+  for (int64_t q = 0; q < count; ++q)
+    out.push_back(p.add(thread, p.mul(p.add(first, q), s.threads)));
+  return out;
+}
+
+/// A tile's vectors, in a loop where they are many, so that neither they nor their addresses wait in registers.
+void MmaEmitter::copyThrough(const Side &side, Value stage, Value k0) {
+  constexpr int64_t kAtOnce = 4;
+  const int64_t all = vectorsOfThread(side), whole = all <= 2 * kAtOnce ? 0 : all / kAtOnce * kAtOnce;
+  auto copy = [&](Value first, int64_t count) {
+    SmallVector<Value> vectors = vectorsFrom(first, count);
+    store(side, load(side, k0, vectors), vectors, stage, k0);
+  };
+  if (whole > 0)
+    p.loop(p.index(0), p.index(whole), kAtOnce, [&](Value first) { copy(first, kAtOnce); });
+  if (whole < all)
+    copy(p.index(whole), all - whole);
 }
 
 /// One k-step's fragments of a warp: four registers for each 16 rows (columns of the right operand).
@@ -306,13 +335,21 @@ int64_t MmaEmitter::emit() {
     if (side.async)
       prepare(side);
 
+  // What passes through registers waits there for the products of the tile before, if it has room beside sums and fragments.
+  constexpr int64_t kWaiting = 24;
+  int64_t waiting = 0;
+  for (const Side &side : sides)
+    if (!side.async && side.operand->lanes() < 8) // whole vectors have few addresses beside them
+      waiting += vectorsOfThread(side) * std::max<int64_t>(1, side.operand->lanes() / 2);
+  const bool waits = waiting <= kWaiting;
+
   for (int64_t t = 0; t < ahead; ++t) {
     if (t < tiles)
       for (const Side &side : sides) {
         if (side.async)
           copyAsync(side, p.index(t), p.index(t));
         else
-          store(side, load(side, p.index(t * s.tileK)), p.index(t), p.index(t * s.tileK));
+          copyThrough(side, p.index(t), p.index(t * s.tileK));
       }
     NVVM::CpAsyncCommitGroupOp::create(b, loc);
   }
@@ -334,7 +371,8 @@ int64_t MmaEmitter::emit() {
     Value last = p.mul(p.min(coming, tiles - 1), s.tileK);
     SmallVector<SmallVector<Value>> loaded;
     for (const Side &side : sides)
-      loaded.push_back(side.async ? SmallVector<Value>() : load(side, last));
+      loaded.push_back(waits && !side.async ? load(side, last, vectorsFrom(p.index(0), vectorsOfThread(side)))
+                                            : SmallVector<Value>());
     for (int64_t step = 0; step < steps; ++step) {
       Value chunk = p.add(p.mul(warpK, steps * 2), step * 2);
       SmallVector<Value> left = fragments(sides[0], stage, warpM, perM, chunk);
@@ -344,7 +382,12 @@ int64_t MmaEmitter::emit() {
     }
     for (auto [side, vectors] : llvm::zip(sides, loaded))
       if (!side.async)
-        p.when(isThere, [&] { store(side, vectors, into, last); });
+        p.when(isThere, [&] {
+          if (waits)
+            store(side, vectors, vectorsFrom(p.index(0), vectorsOfThread(side)), into, last);
+          else
+            copyThrough(side, into, last);
+        });
     return next;
   });
   NVVM::CpAsyncWaitGroupOp::create(b, loc, uint32_t(0));

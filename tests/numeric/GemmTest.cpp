@@ -489,7 +489,7 @@ GraphSpec Generator::runHeads() {
   auto layout = [&](const Val &v, const Shape &dims, const Shape &shape) {
     return *emit("reshape", {*emit("permute", {v}, {{"dims", list(dims)}})}, {{"shape", list(shape)}});
   };
-  const int64_t manner = rng.below(5);
+  const int64_t manner = rng.below(6);
   Val out;
   if (manner == 0) { // [H*D, B*S] by [B*S, N]
     out = *emit("matmul", {layout(heads, {1, 3, 0, 2}, {H * D, B * S}), input(dtype, {B * S, N})});
@@ -498,6 +498,13 @@ GraphSpec Generator::runHeads() {
     Val right = transposed ? layout(input(dtype, {H, N, D}), {1, 0, 2}, {N, H * D})
                            : layout(input(dtype, {H, N, D}), {0, 2, 1}, {H * D, N});
     out = *emit("matmul", {input(dtype, {B * S, H * D}), right}, {{"transpose_b", flag(transposed)}});
+  } else if (manner == 5) { // both halves of a gate from one matrix, or a part of the columns
+    const Val whole = *emit("linear", {input(dtype, {B * S, H * D}), input(dtype, {2 * N, H * D})});
+    auto columns = [&](int64_t start, int64_t n) {
+      return *emit("slice", {whole}, {{"dim", integer(1)}, {"start", integer(start)}, {"end", integer(start + n)}});
+    };
+    out = rng.chance(60) ? *emit("mul", {*emit("silu", {columns(0, N)}), columns(N, N)})
+                         : columns(rng.range(0, N / 2), rng.range(1, N));
   } else {
     // Of a sequence's heads, or of what has none; to rows, or to heads again.
     const bool flat = rng.chance(50);
