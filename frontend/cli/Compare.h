@@ -15,11 +15,11 @@
 // strict graphs, after each node; 2^-11 where bf16 intermediates stay in a kernel, as functions whose result is one may err by
 // that much (compiler/lower/common/ACCURACY.md); behind matrix products at least 2^-29 for each term of a sum, since tensor cores cut
 // off what they add up, 16 terms at a time, instead of rounding it. Where values are quantised that may themselves differ, codes differ by one, and the
-// floor is 2^-4 (i8, f8e4m3) or 2^-3 (f8e5m2) at least. Outputs that only exact operations lead to (comparisons, layout, casts, integers, sums
+// floor is 2^-4 (i8, f8e4m3) or 2^-3 (f8e5m2) at least, `relative` twice that. Outputs that only exact operations lead to (comparisons, layout, casts, integers, sums
 // and products of two; in f32 or strict graphs) must be equal. Integers, bool and f8 must be equal to either reference
 // value; where an output depends on a function that is correct to a few ulp, 1 element in 1,000 may be one step off; where 16-bit values
-// lead to it, 1 in 100, of quantised values 1 in 8. NaN
-// equals NaN.
+// lead to it, 1 in 100, of quantised values 1 in 8. An element that nudged results (Intermediates::Nudged) move may be as far off in a float, and a
+// code of 8-bit floats four times as far. NaN equals NaN.
 #pragma once
 
 #include "ir/graph/Graph.h"

@@ -75,10 +75,14 @@ void addParams(CLI::App &app, Options &options, const char *otherwise) {
       ->take_all();
 }
 
-/// A range has no opinion of NaN.
-CLI::Validator isNumber() {
-  return {[](std::string &text) {
-            return std::isnan(std::strtod(text.c_str(), nullptr)) ? "'" + text + "' is no number" : std::string();
+/// A range has no opinion of NaN, and says its bounds in all their digits.
+CLI::Validator isNumber(double least, double most, const char *range) {
+  return {[=](std::string &text) -> std::string {
+            char *end = nullptr;
+            const double v = std::strtod(text.c_str(), &end);
+            if (text.empty() || *end != 0 || !std::isfinite(v))
+              return "'" + text + "' is no number";
+            return v < least || v > most ? text + " is not " + range : std::string();
           },
           "", "number"};
 }
@@ -222,8 +226,7 @@ Examples:
                   "relative tolerance of every output (and a tenth of it times the output's "
                   "root mean square)")
       ->type_name("X")
-      ->check(isNumber())
-      ->check(CLI::Range(0.0, 1e30));
+      ->check(isNumber(0, 1e30, "from 0 to 1e30"));
   addTune(verify, options);
   addDims(verify, options);
   addCommon(verify, options);
@@ -258,8 +261,7 @@ Examples:
   calibrate
       .add_option("--percentile", options.percentile, "scales of whole tensors clip what lies beyond it; 100: the amax")
       ->type_name("P")
-      ->check(isNumber())
-      ->check(CLI::Range(1.0, 100.0));
+      ->check(isNumber(1, 100, "from 1 to 100"));
   calibrate.add_flag("--refine", options.refine,
                      "use the granularities that are proposed, where dequantize and scaled_matmul are the only users");
   calibrate.add_option("-o,--output", options.output, "graph file to write; without it there is the report alone")

@@ -116,7 +116,7 @@ Status verifyCommand(const Options &given) {
     Tolerance tolerance{options.tolerance, call.graph.strict, kernels > 1, exact[i]};
     auto compared = [&] { return compare(t.type, t.data, kept[i].data.data(), rounded[i].data.data(), tolerance); };
     Comparison c = compared();
-    if (!c.within && options.tolerance < 0 && isArithmeticFloat(t.type.dtype)) {
+    if (!c.within && options.tolerance < 0 && (isArithmeticFloat(t.type.dtype) || isF8(t.type.dtype))) {
       if (!nudged) {
         RL_ASSIGN(nudged, runReference(options, call, Intermediates::Nudged));
       }

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <deque>
 #include <new>
 #include <stdexcept>
 
@@ -215,9 +216,12 @@ private:
       Tensor &result = call.out[k];
       if (pin)
         interp::roundAll(result.f, *node.pin);
+      const bool nudged = nudges && isArithmeticFloat(result.dtype) && opInfo(node.op).cls != OpClass::Shape;
+      if (nudged && result.dtype != DType::F32) // before it is rounded, so that it may be rounded the other way
+        nudgeByHalf(result);
       if (!keepF32)
         interp::roundAll(result.f, result.dtype);
-      if (nudges && result.dtype == DType::F32 && opInfo(node.op).cls != OpClass::Shape)
+      if (nudged && result.dtype == DType::F32)
         RL_TRY(nudge(call, result));
       if (readers[node.outputs[k]] != 0) {
         held[node.outputs[k]] = std::move(result);
@@ -230,20 +234,38 @@ private:
     return {};
   }
 
+  /// By half of what the type rounds to, so that about every other result is its neighbour.
+  static void nudgeByHalf(Tensor &result) {
+    const double share = result.dtype == DType::F16 ? 0x1p-12 : 0x1p-9;
+    for (size_t i = 0; i < result.f.size(); ++i)
+      if (const double moved = result.f[i] * (1 + (i % 2 ? share : -share)); std::isfinite(moved))
+        result.f[i] = static_cast<float>(moved);
+  }
+
+  /// By a few roundings of the result, or of the terms that it is the sum of.
   static Status nudge(const Call &call, Tensor &result) {
     constexpr double kShare = 0x1p-22, kOrder = 0x1p-17;
     std::vector<float> magnitudes;
     double share = 0;
-    const bool sums = call.node.op == OpKind::Sum || call.node.op == OpKind::Mean;
-    if (sums && isArithmeticFloat(call.in[0]->dtype) && !result.f.empty()) {
-      Tensor terms = *call.in[0];
-      for (float &v : terms.f)
-        v = std::fabs(v);
-      Call again{call.graph, call.id, call.node, {&terms}, {}};
+    const OpKind op = call.node.op;
+    const bool product = op == OpKind::Matmul || op == OpKind::Linear;
+    bool sums = (op == OpKind::Sum || op == OpKind::Mean || product) && !result.f.empty();
+    for (const Tensor *t : call.in)
+      sums &= isArithmeticFloat(t->dtype);
+    if (sums) {
+      std::deque<Tensor> terms;
+      Call again{call.graph, call.id, call.node, {}, {}};
+      for (const Tensor *t : call.in) {
+        terms.push_back(*t);
+        for (float &v : terms.back().f)
+          v = std::fabs(v);
+        again.in.push_back(&terms.back());
+      }
       again.out.push_back(result);
       RL_TRY(evaluate(again));
       magnitudes = std::move(again.out[0].f);
-      const double n = static_cast<double>(terms.f.size()) / static_cast<double>(result.f.size());
+      const double n = product ? static_cast<double>(call.in[0]->shape.back())
+                               : static_cast<double>(terms[0].f.size()) / static_cast<double>(result.f.size());
       share = std::min(kShare, kOrder / std::sqrt(std::max(1.0, n)));
     }
     for (size_t i = 0; i < result.f.size(); ++i) {

@@ -27,7 +27,8 @@ enum class Intermediates : uint8_t {
   KeepF32, ///< keeps f32 precision until a cast, a graph output or a quantised op (which reads storage) rounds it
   /// Rounded; what is computed in f32 is off by 2^-22 of itself, up and down in turn: what a graph makes of errors. Sums and means of
   /// floats are off by what an addition in another order may bring, which knows nothing of what cancels: of N terms by 2^-17 /
-  /// sqrt(N) of the sum of their magnitudes, and no more than 2^-22 of it.
+  /// sqrt(N) of the sum of their magnitudes, and no more than 2^-22 of it. Products' sums likewise; what is
+  /// rounded to 16 bits is moved by half a place before it is.
   Nudged,
 };
 

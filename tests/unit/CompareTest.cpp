@@ -4,6 +4,7 @@
 // What verify lets a target's result differ from the reference by.
 #include "frontend/cli/Compare.h"
 #include "frontend/api/Builder.h"
+#include "ir/interp/Convert.h"
 
 #include <gtest/gtest.h>
 
@@ -100,6 +101,25 @@ TEST(Compare, CodesBehindSixteenBitsAreOftenAStepBeside) {
   t.output.step = 0x1p-4;
   EXPECT_TRUE(is());
   got[3] = 7; // two steps
+  EXPECT_FALSE(is());
+}
+
+TEST(Compare, CodesOfWhatCancels) {
+  auto codes = [](std::vector<float> values) {
+    std::vector<uint8_t> out(values.size());
+    for (size_t i = 0; i < values.size(); ++i)
+      storeElement(out.data(), DType::F8E5M2, static_cast<int64_t>(i), values[i]);
+    return out;
+  };
+  const std::vector<uint8_t> wanted = codes({16384, 48, -8192, 64}), nudged = codes({16384, 64, -8192, 40});
+  std::vector<uint8_t> got = codes({16384, 96, -8192, 64});
+  Tolerance t;
+  t.output.inexact = true;
+  auto is = [&] { return compare({DType::F8E5M2, {4}}, got.data(), wanted.data(), wanted.data(), t).within; };
+  EXPECT_FALSE(is());
+  t.nudged = nudged.data();
+  EXPECT_TRUE(is());
+  got = codes({16384, 48, -8192, 512});
   EXPECT_FALSE(is());
 }
 
