@@ -242,7 +242,10 @@ Comparison compare(const TensorType &type, const void *got, const void *kept, co
     if (int products = tolerance.output.products)
       floor *= 2 + 2 * products;
     floor = std::max(floor, tolerance.output.step);
+    // What nearly cancels is many places off, and little beside the others.
     c.rule = dtype == DType::F32 ? (relative > 1e-5 ? number(relative) : "1e-05") + " relative" : "2 ulp";
+    c.rule += " or " + number(floor) + " of the root mean square" +
+              (tolerance.nudged ? ", more where errors of rounding grow" : "");
   } else {
     // What 16-bit values lead to may be a step beside by their own roundings: a code of a quantised one, where it is large, often.
     if (tolerance.output.narrow)

@@ -195,7 +195,8 @@ Examples:
   addInputs(bench, options, false);
   addParams(bench, options, "taken from --inputs");
   bench
-      .add_option("--repeat", options.repeat, "runs to take the median of; default: as many as take about two seconds")
+      .add_option("--repeat", options.repeat,
+                  "runs to take the median of; default: as many as take two seconds, 200 at most")
       ->type_name("N")
       ->check(CLI::Range(1, 1000000));
   bench.add_flag("--json", options.json, "print JSON");

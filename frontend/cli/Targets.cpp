@@ -21,7 +21,10 @@ Status targetsCommand(const Options &) {
     width = std::max(width, l.name.size());
   std::string out;
   for (const TargetLine &l : lines)
-    out += l.name + std::string(width - l.name.size() + 2, ' ') + (l.runsHere ? "runs here     " : "compile only  ") +
+    out += l.name + std::string(width - l.name.size() + 2, ' ') +
+           (l.runsHere         ? "runs here     "
+            : l.name == "cuda" ? "not here      "
+                               : "compile only  ") +
            l.description + "\n";
   return print(out);
 }

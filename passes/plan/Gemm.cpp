@@ -243,7 +243,8 @@ void countTraffic(const Graph &graph, const Trace &epilogue, const std::vector<N
       }
       double bytes = static_cast<double>(std::min(graph.type(v).elements(), graph.type(operand).elements())) *
                      static_cast<double>(dtypeSize(graph.type(v).dtype));
-      once[v] = std::max(once[v], bytes);
+      // Operands that are parts of one tensor are other parts of it, or all of it.
+      once[v] = std::min(static_cast<double>(graph.type(v).bytes()), once[v] + bytes);
       w.l2Bytes += bytes * (times - 1);
     }
   };

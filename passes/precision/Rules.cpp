@@ -210,7 +210,8 @@ void PrecisionRules::findRoles() {
       mark(2, normParameter);
   }
   // A result that is many times wider than what it is projected from, or as wide as vocabularies are and no layer is (28,672 at a width of
-  // 8,192), and comes out with elementwise ops, layouts and picks alone behind it, is one over a vocabulary.
+  // 8,192), and comes out with elementwise ops, layouts and picks alone behind it, is one over a vocabulary. (Not where results are
+  // multiplied with each other, as a gate and what it lets through.)
   constexpr int64_t kWider = 4, kVocabulary = 30000;
   std::vector<ValueId> work(g.outputs);
   std::vector<char> seen(g.values.size(), 0);
@@ -227,6 +228,11 @@ void PrecisionRules::findRoles() {
           (y.shape.back() > kWider * x.shape.back() || y.shape.back() >= kVocabulary))
         logits[n.outputs[0]] = 1;
     } else if (isElementwise(n.op) || isLayout(n.op) || opInfo(n.op).cls == OpClass::Indexing) {
+      const auto computed = std::count_if(n.inputs.begin(), n.inputs.end(), [&](const Operand &o) {
+        return !o.isLiteral() && !constant[o.value] && g.values[o.value].kind == Value::Result;
+      });
+      if (n.op == OpKind::Mul && computed > 1)
+        continue;
       for (const Operand &o : n.inputs)
         if (!o.isLiteral() && !constant[o.value])
           work.push_back(o.value);

@@ -65,8 +65,12 @@ public:
       llvm::SmallVector<int64_t> shape(shapeOf(v));
       shape[static_cast<size_t>(dim)] = widthOf(columns);
       b.setInsertionPoint(part);
-      part->setOperand(operand, named(ridge::SliceOp::create(b, loc, RankedTensorType::get(shape, elementOf(v)), v, dim,
-                                                             columns.getStart(), 1)));
+      auto slice =
+          ridge::SliceOp::create(b, loc, RankedTensorType::get(shape, elementOf(v)), v, dim, columns.getStart(), 1);
+      for (StringRef attr : {StringRef(ridge::kNameAttr), StringRef(ridge::kNodeAttr), StringRef(ridge::kSourceAttr)})
+        if (Attribute a = columns->getAttr(attr))
+          slice->setAttr(attr, a);
+      part->setOperand(operand, slice);
       b.setInsertionPoint(op);
     };
     if (auto matmul = dyn_cast<ridge::MatmulOp>(op)) {
