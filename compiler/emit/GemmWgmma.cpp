@@ -16,6 +16,17 @@ namespace rl::emit {
 
 using mlir::Value; // not the graph's
 
+/// What the generator has loaded of a form's tiles, columns and rows.
+template <class Form> static void giveLoaded(TraceEmitter &e, const Graph &graph, const Form &form, const GemmSite &s) {
+  auto give = [&](const std::vector<WgmmaAccess> &loads, ArrayRef<Value> values) {
+    for (auto [load, v] : llvm::zip(loads, values))
+      e.lane(load.place) = e.bodies().fromMemory(v, graph.type(load.value).dtype);
+  };
+  give(form.tiles, s.tiles);
+  give(form.columns, s.columns);
+  give(form.rows, s.rows);
+}
+
 /// What is behind the products at a site. What the generator has loaded is given to the trace, which loads the rest.
 static GemmEpilogue epilogueOf(const GemmKernel &kernel, const GemmTraces &traces, const WgmmaForm &form,
                                const CodeTarget &target) {
@@ -34,13 +45,7 @@ static GemmEpilogue epilogueOf(const GemmKernel &kernel, const GemmTraces &trace
     e.setVectorIndex(vector);
     if (form.shape.segment)
       e.bodies().spareRegisters();
-    auto give = [&](const std::vector<WgmmaAccess> &loads, ArrayRef<Value> values) {
-      for (auto [load, v] : llvm::zip(loads, values))
-        e.lane(load.place) = e.bodies().fromMemory(v, graph.type(load.value).dtype);
-    };
-    give(form.tiles, s.tiles);
-    give(form.columns, s.columns);
-    give(form.rows, s.rows);
+    giveLoaded(e, graph, form, s);
     const bool integers = accumulatesIntegers(form.shape.a);
     for (auto [i, v] : llvm::zip(traces.instances, s.products))
       e.lane(i) = {integers ? DType::I32 : DType::F32, v, integers ? Value() : v, {}};
@@ -104,13 +109,7 @@ static GemmEpilogue leftOf(const GemmKernel &kernel, const Trace &trace, const W
     e.setRowIndex(arith::AddIOp::create(b, loc, first, s.row));
     e.setVectorIndex(arith::DivUIOp::create(b, loc, s.column, index(kLeftLanes)));
     e.bodies().spareRegisters();
-    auto give = [&](const std::vector<WgmmaAccess> &loads, ArrayRef<Value> values) {
-      for (auto [load, v] : llvm::zip(loads, values))
-        e.lane(load.place) = e.bodies().fromMemory(v, graph.type(load.value).dtype);
-    };
-    give(form.tiles, s.tiles);
-    give(form.columns, s.columns);
-    give(form.rows, s.rows);
+    giveLoaded(e, graph, form, s);
     e.emitLoads();
     for (uint32_t i : trace.scopes[0].order)
       e.emit(i);

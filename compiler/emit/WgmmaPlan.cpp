@@ -185,8 +185,8 @@ std::string wgmmaRefusal(const WgmmaGemm &g, const cost::TargetDesc &machine) {
                             o.batchStrides))
       return name + ": a stride of " + std::to_string(o.stride) + " elements or its start is no multiple of 16 bytes";
     const int64_t step = 128 / static_cast<int64_t>(dtypeSize(g.a.dtype));
-    if (o.part && (o.part % step != 0 || g.k % o.part != 0 || g.k == o.part ||
-                   !cost::hasTensorMap(o.dtype, o.offset, 1, 0, {2}, {o.partStride})))
+    if (o.part &&
+        (o.part % step != 0 || g.k % o.part != 0 || g.k == o.part || !cost::isMapStride(o.dtype, o.partStride)))
       return name + ": parts of " + std::to_string(o.part) + " along K";
     return {};
   };
@@ -213,8 +213,7 @@ std::string wgmmaRefusal(const WgmmaGemm &g, const cost::TargetDesc &machine) {
       (g.n % g.segment != 0 || g.segment < 16 || g.reductions.empty() || g.segment / kGroup % t.unroll != 0))
     return "rows of " + std::to_string(g.n) + " are not reduced by segments of " + std::to_string(g.segment);
   for (const GemmTensor &o : g.outputs)
-    if (o.part && (g.n % o.part != 0 || g.n == o.part || !hasMap(g, o) ||
-                   !cost::hasTensorMap(o.dtype, 0, 1, 0, {2}, {o.partStride})))
+    if (o.part && (g.n % o.part != 0 || g.n == o.part || !hasMap(g, o) || !cost::isMapStride(o.dtype, o.partStride)))
       return "parts of " + std::to_string(o.part) + " columns, " + std::to_string(o.partStride) +
              " elements apart, have no tensor map";
   for (const GemmTensor &o : g.outputs)

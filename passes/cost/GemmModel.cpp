@@ -28,10 +28,14 @@ int accumulatorsOf(const GemmShape &s, const GemmTile &t) {
 
 bool isMultipleOf16Bytes(int64_t elements, DType t) { return elements * sizeOf(t) % 16 == 0; }
 
+bool isMapStride(DType t, int64_t stride) {
+  constexpr int64_t kMostBytes = int64_t(1) << 40;
+  return stride > 0 && isMultipleOf16Bytes(stride, t) && stride < kMostBytes / sizeOf(t);
+}
+
 bool hasTensorMap(DType t, int64_t offset, int64_t extent, int64_t stride, const std::vector<int64_t> &batch,
                   const std::vector<int64_t> &batchStrides) {
-  constexpr int64_t kMostBytes = int64_t(1) << 40;
-  auto fits = [&](int64_t s) { return s > 0 && isMultipleOf16Bytes(s, t) && s < kMostBytes / sizeOf(t); };
+  auto fits = [&](int64_t s) { return isMapStride(t, s); };
   if (!isMultipleOf16Bytes(offset, t) || (extent > 1 && !fits(stride)))
     return false;
   for (size_t d = 0; d < batch.size(); ++d)

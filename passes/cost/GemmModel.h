@@ -66,6 +66,9 @@ bool isMultipleOf16Bytes(int64_t elements, DType);
 /// Bytes of a line of the L2 cache. A copy of as many that starts elsewhere touches two.
 constexpr int64_t kCacheLine = 128;
 
+/// Whether a tensor map's dimension may have this stride, in elements: whole multiples of 16 bytes below 2^40 (CUDA driver API,
+/// cuTensorMapEncodeTiled).
+bool isMapStride(DType, int64_t stride);
 /// Whether a tensor map describes a matrix of `extent` contiguous rows, `stride` elements apart, `batch` times at these strides (0: the
 /// same again): starts and strides are multiples of 16 bytes, strides positive and below 2^40 bytes (CUDA driver API,
 /// cuTensorMapEncodeTiled).

@@ -451,9 +451,9 @@ WgmmaForm wgmmaForm(const Graph &graph, const Trace &epilogue, const std::vector
                       std::to_string(step));
       if (further > 2)
         return refuse("a tensor map has five dimensions, not " + std::to_string(further + 3));
-      if (!cost::hasTensorMap(shape.a, a->offset, 1, 0, {2}, {a->partStride}))
-        return refuse(name + ": its parts along K, " + std::to_string(a->partStride) +
-                      " elements apart, start at no multiples of 16 bytes");
+      if (!cost::isMapStride(shape.a, a->partStride))
+        return refuse(name + ": its parts along K are " + std::to_string(a->partStride) +
+                      " elements apart, which no tensor map takes");
     }
     if (!hasMap(*a, shape.a, kMajor ? (left ? m : p.n) : (a->part ? a->part : p.k), stride, out.batch))
       return refuse(name + ": its rows, " + std::to_string(stride) +
@@ -511,7 +511,7 @@ WgmmaForm wgmmaForm(const Graph &graph, const Trace &epilogue, const std::vector
     if (a->part) {
       const DType t = graph.type(v).dtype;
       const auto further = std::count_if(a->batch.begin(), a->batch.end(), [](int64_t s) { return s != 0; });
-      if (further > 2 || !hasMap(*a, t, m, a->row, out.batch) || !cost::hasTensorMap(t, 0, 1, 0, {2}, {a->partStride}))
+      if (further > 2 || !hasMap(*a, t, m, a->row, out.batch) || !cost::isMapStride(t, a->partStride))
         return refuse(quoted(graph, v) + " is stored in parts of its rows that no tensor map describes");
       shape.columnPart = std::gcd(shape.columnPart, a->part);
     }

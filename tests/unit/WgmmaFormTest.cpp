@@ -397,6 +397,18 @@ TEST(WgmmaForm, Refuses) {
   // K over heads that are apart: two strides, and tiles that would lie in two of them.
   EXPECT_EQ(why({1, 24, 16, 32, {4, 24, 8}, {1, 32, 16}, permuted({1, 0, 2}, {1, 24, 32}), same}),
             "'a' lies in parts of 8 along K, no multiple of 64");
+  // One head again and again: a stride of nothing.
+  EXPECT_EQ(why({1,
+                 24,
+                 16,
+                 128,
+                 {24, 64},
+                 {1, 128, 16},
+                 [](GraphBuilder &g, TensorHandle x) {
+                   return g.reshape(g.expand(g.reshape(x, {24, 1, 64}), {24, 2, 64}), {1, 24, 128});
+                 },
+                 same}),
+            "'a': its parts along K are 0 elements apart, which no tensor map takes");
   // Over two dimensions of heads: three strides.
   EXPECT_EQ(why({1, 24, 16, 256, {2, 24, 2, 64}, {1, 256, 16}, permuted({1, 2, 0, 3}, {1, 24, 256}), same}),
             "'a' is read through views that no tensor map describes");
