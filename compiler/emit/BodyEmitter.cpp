@@ -11,6 +11,7 @@
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/BuiltinTypes.h"
 
+#include <bit>
 #include <cmath>
 
 using namespace mlir;
@@ -244,6 +245,20 @@ Value BodyEmitter::floatToInt(Value f, DType to) {
   Type type = withElement(f.getType(), memoryType(to));
   StringRef name = to == DType::U8 ? "llvm.fptoui.sat" : "llvm.fptosi.sat";
   return LLVM::CallIntrinsicOp::create(b, loc, type, b.getStringAttr(name), ValueRange{f}).getResult(0);
+}
+
+/// With 1.5 * 2^23 added, a number of up to 2^22 is rounded to an integer, half to even, which the low bits then are: an addition where
+/// a rounding and a conversion are a quarter as fast.
+Lane BodyEmitter::roundToInteger(Lane x, double least, double most, DType to) {
+  Value f = wide(x);
+  f = arith::MaximumFOp::create(b, loc, f, constF32(static_cast<float>(least), f));
+  f = arith::MinimumFOp::create(b, loc, f, constF32(static_cast<float>(most), f));
+  constexpr float kShift = 0x1.8p23f;
+  Type type = withElement(f.getType(), b.getI32Type());
+  Value bits = LLVM::BitcastOp::create(b, loc, type, arith::AddFOp::create(b, loc, f, constF32(kShift, f)));
+  Value whole = arith::SubIOp::create(b, loc, bits, constInt(std::bit_cast<int32_t>(kShift), bits));
+  Value isNan = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::UNO, f, f);
+  return cast(makeRaw(arith::SelectOp::create(b, loc, isNan, constInt(0, bits), whole), DType::I32), to, true);
 }
 
 Lane BodyEmitter::cast(Lane x, DType to, bool saturate) {

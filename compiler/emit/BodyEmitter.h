@@ -55,6 +55,9 @@ public:
   mlir::Value wide(Lane &);
   /// The lane as element type `to`, by the rules of `cast`.
   Lane cast(Lane, DType to, bool saturate);
+  /// An f32 lane clamped to `least` and `most`, integers of at most 2^21 that `to`, of an integer type, holds, and rounded half to even;
+  /// NaN gives 0.
+  Lane roundToInteger(Lane, double least, double most, DType to);
 
   mlir::OpBuilder &builder() { return b; }
 

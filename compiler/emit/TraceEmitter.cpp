@@ -11,6 +11,8 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 
+#include <cmath>
+
 using namespace mlir;
 
 namespace rl::emit {
@@ -97,6 +99,8 @@ Lane TraceEmitter::emitInstance(const Instance &in, bool inner) {
   if (node.op == OpKind::Cast && node.attrs.fast && !graph.strict && (type == DType::F16 || type == DType::BF16) &&
       !node.inputs[0].isLiteral() && lanes[in.operands[0]].dtype == DType::F32)
     return {type, {}, body.wide(lanes[in.operands[0]]), {}};
+  if (std::optional<Lane> code = emitCode(in, type))
+    return *code;
   if (node.op == OpKind::Add && type == DType::F32)
     for (size_t k : {0, 1}) {
       uint32_t product = in.operands[k], other = in.operands[1 - k];
@@ -127,6 +131,36 @@ Lane TraceEmitter::emitInstance(const Instance &in, bool inner) {
       setLane(i, std::move(both));
     }
   return result;
+}
+
+/// A number that is rounded, clamped and made an integer, which is how numbers are quantised: the three in one.
+std::optional<Lane> TraceEmitter::emitCode(const Instance &in, DType type) {
+  auto operandOf = [&](const Instance &of, OpKind op) -> const Instance * {
+    const uint32_t o = of.operands.empty() ? kNone : of.operands[0];
+    if (o == kNone || trace.instances[o].node == kNone || graph.nodes[trace.instances[o].node].op != op ||
+        graph.type(trace.instances[o].value).dtype != DType::F32)
+      return nullptr;
+    return &trace.instances[o];
+  };
+  const Instance *clamp =
+      graph.nodes[in.node].op == OpKind::Cast && !isFloat(type) ? operandOf(in, OpKind::Clamp) : nullptr;
+  const Instance *round = clamp ? operandOf(*clamp, OpKind::Round) : nullptr;
+  if (!round || round->operands[0] == kNone || lanes[round->operands[0]].dtype != DType::F32 ||
+      !has(round->operands[0]))
+    return std::nullopt;
+  const Attrs &attrs = graph.nodes[clamp->node].attrs;
+  if (!attrs.min || !attrs.max)
+    return std::nullopt;
+  const double least = attrs.min->asDouble(), most = attrs.max->asDouble();
+  double low = -0x1p21, high = 0x1p21; // which the type holds
+  if (type == DType::I8)
+    low = -128, high = 127;
+  else if (type == DType::U8)
+    low = 0, high = 255;
+  auto fits = [&](double v) { return v == std::floor(v) && v >= low && v <= high; };
+  if (type == DType::Bool || !fits(least) || !fits(most))
+    return std::nullopt;
+  return body.roundToInteger(lanes[round->operands[0]], least, most, type);
 }
 
 /// Whether later code at the insertion point may use the value: it is defined in this block or around it.

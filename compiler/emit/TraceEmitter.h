@@ -76,6 +76,7 @@ public:
 private:
   void emitScope(uint32_t scope);
   Lane emitInstance(const Instance &, bool inner);
+  std::optional<Lane> emitCode(const Instance &, DType type);
   bool definedHere(mlir::Value v);
   mlir::Value guardOf(const Instance &, bool perLane);
   mlir::Value address(mlir::Value pointer, mlir::Type element, mlir::Value offset);

@@ -22,8 +22,9 @@ constexpr int64_t kStageBytes = 128;
 constexpr double kStreamed = 0.97;
 /// Bytes a clock that an SM takes in (as in GemmModel.cpp).
 constexpr double kIngest = 57;
-/// Multiply-adds a clock that the tensor cores of an SM do for mma.sync, and warp instructions a clock beside them.
-constexpr double kMacs = 670, kIssue = 2.2;
+/// Multiply-adds a clock that the tensor cores of an SM do for mma.sync, and warp instructions a clock beside them, of so many warps;
+/// fewer leave the share kAlone and what they are of the rest.
+constexpr double kMacs = 670, kIssue = 2.2, kIssueWarps = 24, kAlone = 0.3;
 /// Ahead of the first stage and behind the last: barriers, sums are exchanged and added, the epilogue waits for its loads. And again
 /// for each further block that an SM has in the same place, where no other hides it.
 constexpr double kEndSeconds = 1.8e-6, kTurnSeconds = 2e-6;
@@ -132,7 +133,8 @@ StreamCandidate predictStream(const StreamShape &s, const StreamTile &t, const T
   // A weight's share of a load of 16 bytes and of its conversion, its products, and the loads of the left operand.
   double instructions = weights / 32 * (rightBytes / 16 + (s.widens() ? 2.0 : 0.0)) + weights * rows / 2048 +
                         turns * t.warpsN * K * rows / 8 / 32;
-  out.compute = std::max(weights * rows / (kMacs * clock), instructions / (kIssue * clock));
+  const double issued = kIssue * std::min(1.0, kAlone + (1 - kAlone) * t.warps * t.blocksPerSm / kIssueWarps);
+  out.compute = std::max(weights * rows / (kMacs * clock), instructions / (issued * clock));
   double rounds = std::ceil(out.blocks / (machine.smCount * t.blocksPerSm));
   out.end = kEndSeconds + (rounds - 1) * kTurnSeconds / t.blocksPerSm +
             s.ops * static_cast<double>(s.m) * columns / (machine.issueLanes * clock);
@@ -184,35 +186,40 @@ std::vector<StreamCandidate> streamCandidates(const StreamShape &s, bool even, i
   // Of the right operand and an SM. With twice as much on its way the same kernels took 0.5 to 1.6 us longer.
   constexpr double kInFlight = 100e3;
   constexpr int64_t kEpilogueRegisters = 40; // beside what is alive there
-  for (int perSm : {3, 2, 1})                // several blocks of an SM hide each other's beginnings and ends
-    for (int turns = 1; turns <= kMostTurns; ++turns) {
-      StreamTile t;
-      t.blocksPerSm = perSm;
-      double slots = machine.smCount * perSm * turns;
-      t.tileN =
-          static_cast<int>(roundUp(static_cast<int64_t>(std::ceil(static_cast<double>(s.n) / slots)), even ? 2 : 1));
-      if (t.tileN > kMostColumns)
-        continue;
-      if (t.tileN < kLeastColumns && (perSm > 1 || turns > 1))
-        break;
-      t.tileN = std::max(t.tileN, kLeastColumns);
-      if (registersOf(s, t) > registersFor(t, machine))
-        t.warpsN = 2;
-      if (std::max(registersOf(s, t), live + kEpilogueRegisters) > registersFor(t, machine))
-        continue;
-      double budget = perSm == 1 ? machine.sharedPerBlock : machine.sharedPerSm / perSm - machine.sharedReserved;
-      auto fits = [&] { return static_cast<double>(streamShared(s, t).total) <= budget; };
-      // Slots of the ring belong to warps: a warp that waits for one must not meet another's stage there.
-      auto onItsWay = [&] { return static_cast<double>(t.stages * t.tileN * s.products * kStageBytes) * perSm; };
-      t.stages = t.parts();
-      if (!fits() || (perSm > 1 && onItsWay() > kInFlight))
-        continue;
-      do
-        t.stages += t.parts();
-      while (fits() && t.stages <= kMostStages && onItsWay() <= kInFlight);
-      t.stages -= t.parts();
-      out.push_back(predictStream(s, t, machine));
-    }
+  // Warps that share a stage need fewer stages, so that two products of which much is on its way have more warps too.
+  for (auto [warps, warpsN] : {std::pair{8, 1}, {8, 2}, {16, 2}})
+    for (int perSm : {3, 2, 1}) // several blocks of an SM hide each other's beginnings and ends
+      for (int turns = 1; turns <= kMostTurns; ++turns) {
+        StreamTile t;
+        t.warps = warps;
+        t.warpsN = warpsN;
+        t.blocksPerSm = perSm;
+        double slots = machine.smCount * perSm * turns;
+        t.tileN =
+            static_cast<int>(roundUp(static_cast<int64_t>(std::ceil(static_cast<double>(s.n) / slots)), even ? 2 : 1));
+        if (t.tileN > kMostColumns)
+          continue;
+        if (t.tileN < kLeastColumns && (perSm > 1 || turns > 1))
+          break;
+        t.tileN = std::max(t.tileN, kLeastColumns);
+        if (registersOf(s, t) > registersFor(t, machine))
+          t.warpsN = 2;
+        if (std::max(registersOf(s, t), live + kEpilogueRegisters) > registersFor(t, machine))
+          continue;
+        double budget = perSm == 1 ? machine.sharedPerBlock : machine.sharedPerSm / perSm - machine.sharedReserved;
+        auto fits = [&] { return static_cast<double>(streamShared(s, t).total) <= budget; };
+        // Slots of the ring belong to warps: a warp that waits for one must not meet another's stage there.
+        auto onItsWay = [&] { return static_cast<double>(t.stages * t.tileN * s.products * kStageBytes) * perSm; };
+        t.stages = t.parts();
+        if (!fits() || (perSm > 1 && onItsWay() > kInFlight))
+          continue;
+        do
+          t.stages += t.parts();
+        while (fits() && t.stages <= kMostStages && onItsWay() <= kInFlight);
+        t.stages -= t.parts();
+        if (std::none_of(out.begin(), out.end(), [&](const StreamCandidate &c) { return c.tile == t; }))
+          out.push_back(predictStream(s, t, machine));
+      }
   directCandidates(s, live, machine, out);
   return out;
 }

@@ -14,7 +14,7 @@ std::string TileCandidate::str() const {
     return "wgmma " + schedule.wgmma.str();
   std::string out = schedule.kernel + " " + std::to_string(schedule.tileM) + "x" + std::to_string(schedule.tileN) +
                     "x" + std::to_string(schedule.tileK);
-  if (schedule.kernel == "thin")
+  if (schedule.kernel == "thin" || schedule.kernel == "stream")
     out += ", warps " + std::to_string(schedule.warpsN) + "x" + std::to_string(schedule.warpsK);
   if (schedule.kernel == "direct")
     out += ", " + std::to_string(schedule.warpsK) + " parts of K";
@@ -141,7 +141,7 @@ void rankCandidates(PlannedGroup &g) {
   // all of them.
   constexpr int kOfAForm = 2;
   auto form = [](const GemmSchedule &s) {
-    return std::tuple(s.kernel, s.tileM, s.threads, s.wgmma.alternate, s.wgmma.blocksPerSm, s.blocksPerSm);
+    return std::tuple(s.kernel, s.tileM, s.threads, s.warpsN, s.wgmma.alternate, s.wgmma.blocksPerSm, s.blocksPerSm);
   };
   std::map<decltype(form(*g.gemm)), int> taken{{form(*g.gemm), 1}};
   for (auto [seconds, i] : order) {

@@ -363,6 +363,59 @@ TEST_P(Casts, ToEveryType) {
 
 INSTANTIATE_TEST_SUITE_P(Types, Casts, testing::ValuesIn(kAll), nameOf);
 
+// What quantises: rounded, clamped and made an integer, in one step where the type holds the bounds, and where it does not.
+TEST(RoundedAndClamped, ToIntegers) {
+  ASSERT_NE(device(), nullptr);
+  HostTensor x = castOperands(DType::F32);
+  std::vector<double> halves;
+  for (int i = -1201; i <= 1201; ++i)
+    for (int step : {-1, 0, 1})
+      halves.push_back(stepped(DType::F32, static_cast<float>(i) / 2, step));
+  for (int step : {-1, 0, 1})
+    for (double at : {0x1p21, 0x1p22, 0x1p23})
+      for (double half : {-0.5, 0.0, 0.5})
+        for (int sign : {-1, 1})
+          halves.push_back(sign * stepped(DType::F32, static_cast<float>(at + half), step));
+  HostTensor more = tensorOf(DType::F32, halves);
+  x.data.insert(x.data.end(), more.data.begin(), more.data.end());
+  x.type.shape[0] += more.type.shape[0];
+  for (int64_t rest : {0, 1, 3}) { // elements behind the last vector
+    while (x.type.shape[0] % 8 != rest) {
+      x.data.resize(x.data.size() + 4);
+      ++x.type.shape[0];
+    }
+    GraphSpec spec;
+    spec.name = "codes";
+    spec.inputs = {input("x", x)};
+    spec.nodes = {{"round", {{"x", {}}}, {"r"}, {}, {}, {}}};
+    for (auto [to, least, most] : {std::tuple{"i8", -127.0, 127.0},
+                                   {"i8", -128.0, 127.0},
+                                   {"i8", -512.0, 512.0},
+                                   {"i8", -127.5, 3.5},
+                                   {"i8", 5.0, -5.0},
+                                   {"u8", 0.0, 255.0},
+                                   {"u8", -5.0, 5.0},
+                                   {"i32", -512.0, 512.0},
+                                   {"i32", -0x1p21, 0x1p21},
+                                   {"i32", -0x1p23, 9.0},
+                                   {"i64", -3.0, 0x1p21}}) {
+      const std::string n = std::to_string(spec.outputs.size());
+      spec.nodes.push_back({"clamp", {{"r", {}}}, {"c" + n}, {{"min", number(least)}, {"max", number(most)}}, {}, {}});
+      spec.nodes.push_back({"cast", {{"c" + n, {}}}, {"q" + n}, {{"dtype", std::string(to)}}, {}, {}});
+      spec.outputs.push_back("q" + n);
+    }
+    Result<Graph> graph = resolve(spec);
+    ASSERT_TRUE(graph.ok()) << graph.error().str();
+    Result<std::unique_ptr<Module>> module = device()->compile(spec);
+    ASSERT_TRUE(module.ok()) << module.error().str();
+    Result<std::vector<Expected>> want = evaluateRanges(*graph, Case{spec, {x}, {}});
+    Result<std::vector<HostTensor>> got = device()->run(**module, {x}, {}, false);
+    ASSERT_TRUE(want.ok() && got.ok());
+    for (size_t o = 0; o < got->size(); ++o)
+      EXPECT_EQ(mismatch((*want)[o], (*got)[o]), "") << spec.outputs[o];
+  }
+}
+
 // The absolute value of the least integer is negative: what follows must not count on the contrary. (ptxas does for abs.s32.)
 TEST(Quirks, AbsOfTheLeastInteger) {
   ASSERT_NE(device(), nullptr);
