@@ -152,9 +152,11 @@ Json kernelsOf(func::FuncOp f, bool atBind, const Package &package, const cost::
     auto joins = g.getScheduleAttr().getAs<BoolAttr>("joins");
     if (!joins || !joins.getValue())
       launch = name;
-    if (!kernels.empty())
-      sums.saved += savedBehind(g, machine);
+    const double saved = kernels.empty() ? 0 : savedBehind(g, machine);
+    sums.saved += saved;
     kernels.push_back(kernelOf(g, name, launch, atBind ? package.bindLaunches : package.launches, sums));
+    if (saved > 0)
+      kernels.back()["saved_us"] = saved * 1e6;
   }
   return kernels;
 }
@@ -303,7 +305,11 @@ static std::string kernelText(const Json &k, double ridgePoint) {
          fixed(k.value("ridge_point_flops_per_byte", ridgePoint), 1) + "\n";
   out += "  bound   " + k.at("bound").get<std::string>() + ": memory " + fixed(k.at("memory_us").get<double>(), 2) +
          " us, compute " + fixed(k.at("compute_us").get<double>(), 2) + " us; predicted " +
-         fixed(k.at("predicted_us").get<double>(), 2) + " us\n";
+         fixed(k.at("predicted_us").get<double>(), 2) + " us" +
+         (k.contains("saved_us")
+              ? ", " + fixed(k.at("saved_us").get<double>(), 2) + " us less " +
+                    (k.contains("launch") ? "in the launch that it shares" : "behind the kernel before") + "\n"
+              : std::string("\n"));
   out += "  launch  " +
          (k.contains("launch") ? "with kernel " + k.at("launch").get<std::string>() + ": " : std::string()) +
          std::to_string(k.value("blocks", int64_t(0))) + " blocks of " +

@@ -259,7 +259,7 @@ Status benchCommand(const Options &given) {
       row.bytes = 2 * static_cast<double>(artifact.package.buffers[l.args[0]].bytes);
     for (const KernelSummary &k : record.kernels)
       if (l.kind == PackageLaunch::Kernel && k.launch == l.kernel) {
-        row.predicted += k.predictedMicroseconds;
+        row.predicted += k.predictedMicroseconds - (k.name == k.launch ? 0 : k.savedMicroseconds);
         row.bytes += k.bytes;
       }
     if (launches.size() == 1) {

@@ -42,6 +42,7 @@ RecordSummary summarise(const std::string &record) {
     kernel.bytesUnfused = real(k, "bytes_unfused");
     kernel.flops = real(k, "flops");
     kernel.predictedMicroseconds = real(k, "predicted_us");
+    kernel.savedMicroseconds = real(k, "saved_us");
     auto nodes = k.find("nodes");
     if (nodes != k.end() && nodes->is_array()) {
       size_t shown = 0;

@@ -134,6 +134,7 @@ struct KernelSummary {
   std::string name, nodes, bound;
   std::string launch; ///< the name by which it is launched: its own, or that of the kernel whose launch it shares
   double bytes = 0, bytesUnfused = 0, flops = 0, predictedMicroseconds = 0;
+  double savedMicroseconds = 0; ///< of these, behind or amid other kernels
 };
 struct RecordSummary {
   std::vector<KernelSummary> kernels;
