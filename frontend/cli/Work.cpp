@@ -379,11 +379,9 @@ Result<Artifact> buildArtifact(const Options &options, const Work &work, const T
 
 Result<Runner> Runner::make(std::unique_ptr<Module> module, const Target &target, const Call &call) {
   Runner runner;
-  runner.module = std::move(module);
   runner.cuda = target.kind == Target::Cuda;
   runner.source = call.source;
-  for (const CallTensor &p : call.parameters)
-    RL_TRY(runner.module->bind(p.name, p.data, static_cast<size_t>(p.type.bytes())));
+  RL_TRY(runner.setModule(std::move(module), call));
   if (runner.cuda) {
     RL_ASSIGN(runner.queue, CudaStream::create());
   }
@@ -411,6 +409,13 @@ Result<Runner> Runner::make(std::unique_ptr<Module> module, const Target &target
     }
   }
   return runner;
+}
+
+Status Runner::setModule(std::unique_ptr<Module> other, const Call &call) {
+  module = std::move(other);
+  for (const CallTensor &p : call.parameters)
+    RL_TRY(module->bind(p.name, p.data, static_cast<size_t>(p.type.bytes())));
+  return {};
 }
 
 Status Runner::enqueue() {

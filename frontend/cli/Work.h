@@ -100,6 +100,8 @@ Result<Artifact> buildArtifact(const Options &, const Work &, const Target &, co
 class Runner {
 public:
   static Result<Runner> make(std::unique_ptr<Module>, const Target &, const Call &);
+  /// Another module of the same signature, which gets the parameters and goes on with the memory as it is.
+  Status setModule(std::unique_ptr<Module>, const Call &);
   /// Other inputs of the same types, for the runs after this. They must live as long as those runs. `source`: as in Call.
   Status setInputs(const std::vector<CallTensor> &, std::string source);
   Status enqueue(); ///< on CUDA only enqueues
