@@ -201,6 +201,10 @@ Value HopperAsm::firstLane(Value v) {
   return compute(b.getI32Type(), "shfl.sync.idx.b32 $0, $1, 0, 31, 0xffffffff;", "=r,r", v);
 }
 
+Value HopperAsm::fromLane(Value v, Value lane) {
+  return compute(b.getF32Type(), "shfl.sync.idx.b32 $0, $1, $2, 31, 0xffffffff;", "=f,f,r", {v, lane});
+}
+
 void HopperAsm::storeMatrices(Value address, ValueRange values) {
   SmallVector<Value> operands{address};
   operands.append(values.begin(), values.end());

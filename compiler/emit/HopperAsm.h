@@ -110,7 +110,8 @@ public:
   /// Two warpgroups in turn: 0 or 1 waits until the other passed the turn to it.
   void waitTurn(mlir::Value index);
   void passTurn(mlir::Value index);
-  mlir::Value firstLane(mlir::Value); ///< lane 0's value, known to be uniform
+  mlir::Value firstLane(mlir::Value);                  ///< lane 0's value, known to be uniform
+  mlir::Value fromLane(mlir::Value, mlir::Value lane); ///< that lane's value, f32
   /// Four matrices of 8x8 elements of 16 bits, a pair of each in a thread's `values` (i32), to rows at `address`: lane l has
   /// the address of row l % 8 of matrix l / 8.
   void storeMatrices(mlir::Value address, mlir::ValueRange values);

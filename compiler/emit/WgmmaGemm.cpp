@@ -11,8 +11,6 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/BuiltinOps.h"
 
-#include <map>
-
 using namespace mlir;
 
 namespace rl::emit {
@@ -419,78 +417,17 @@ Result<SmallVector<Value>> KernelEmitter::emitComputed(WgmmaEpilogueEmitter &epi
   return sums;
 }
 
-/// The scales of a thread: loaded a stage ahead, so that none is waited for.
-class StageScales {
-public:
-  StageScales(OpBuilder &b, Location loc, const WgmmaGemm &g, const GemmBlock &block, const GemmPlace &place)
-      : b(b), loc(loc), i(b, loc), g(g) {
-    if (g.scales.empty())
-      return;
-    const cost::GemmTile &tile = g.tile;
-    Value warpgroup = i.shiftRight(block.warp, 2), warp = i.andWith(block.warp, 3);
-    Value first = i.add(i.add(place.row, i.mul(warpgroup, 64 * tile.blocks)),
-                        i.add(i.mul(warp, 16), i.shiftRight(block.lane, 2)));
-    for (int m = 0; m < tile.blocks; ++m)
-      for (int half = 0; half < 2; ++half)
-        add(g.scales[0], block, place.batch, i.min(i.add(first, 64 * m + 8 * half), i.of(g.m - 1)));
-    piece = static_cast<int>(cost::scalePiece(g.shape(), tile.tileN));
-    for (int n = 0; n < tile.tileN; n += piece)
-      add(g.scales[1], block, place.batch, i.min(i.add(place.column, n), i.of(g.n - 1)));
-  }
-
-  SmallVector<Value> load(Value kBlock) {
-    SmallVector<Value> out;
-    for (auto [address, step] : llvm::zip(addresses, steps)) {
-      Value offset = arith::ExtUIOp::create(b, loc, b.getI64Type(), i.mul(kBlock, step));
-      Value at = LLVM::GEPOp::create(b, loc, address.getType(), b.getF32Type(), address, ValueRange{offset});
-      out.push_back(
-          LLVM::LoadOp::create(b, loc, b.getF32Type(), at, /*alignment=*/4, false, false, /*isInvariant=*/true));
-    }
-    return out;
-  }
-
-  /// What accumulator `a` (of one product) is multiplied by.
-  Value of(ValueRange loaded, size_t a) {
-    size_t perBlock = static_cast<size_t>(g.tile.tileN) / 2, rows = static_cast<size_t>(2 * g.tile.blocks);
-    size_t row = a / perBlock * 2 + a % 4 / 2, column = a % perBlock / 4 * 8 / static_cast<size_t>(piece);
-    Value &product = products[{row, column}];
-    if (!product)
-      product = arith::MulFOp::create(b, loc, loaded[row], loaded[rows + column]);
-    return product;
-  }
-
-private:
-  void add(const WgmmaScales &s, const GemmBlock &block, Value batch, Value row) {
-    Type i64 = b.getI64Type();
-    Value at = arith::ExtUIOp::create(b, loc, i64, s.rows == 1 ? row : i.div(row, s.rows));
-    at = arith::MulIOp::create(b, loc, at, arith::ConstantIntOp::create(b, loc, i64, s.stride));
-    at = arith::AddIOp::create(b, loc, at, batchOffset(b, loc, g, s.offset, s.batchStrides, batch));
-    addresses.push_back(LLVM::GEPOp::create(b, loc, block.pointers[s.arg].getType(), b.getF32Type(),
-                                            block.pointers[s.arg], ValueRange{at}));
-    steps.push_back(s.kStride);
-  }
-
-  OpBuilder &b;
-  Location loc;
-  Int32 i;
-  const WgmmaGemm &g;
-  int piece = 1;
-  SmallVector<Value> addresses;
-  SmallVector<int64_t> steps;
-  std::map<std::pair<size_t, size_t>, Value> products;
-};
-
 /// A tile's products where each stage's sums are added, times their scales, to those of the stages before. While a warpgroup adds,
 /// another multiplies. (Turns, so that they do not add at once, took 1 to 6 % longer.)
 SmallVector<Value> KernelEmitter::emitPromoted(WgmmaEpilogueEmitter &epilogue, const WgmmaShape &shape,
                                                const GemmPlace &place, Value aBase, Value &stage, Value &parity) {
   auto count = static_cast<size_t>(shape.accumulators());
   SmallVector<Value> undefined(count, LLVM::UndefOp::create(b, loc, accumulatorType()));
-  StageScales scales(b, loc, g, block, place);
+  WgmmaScaleEmitter scales(b, loc, plan, block, place);
   Value nothing = arith::ConstantOp::create(b, loc, b.getF32FloatAttr(0));
   SmallVector<Value> carried(count, nothing);
   carried.append({stage, parity});
-  carried.append(scales.load(i.of(0)));
+  carried.append(scales.begin());
   auto loop = scf::ForOp::create(b, loc, i.of(0), i.of(plan.kBlocks), i.of(1), carried);
   {
     OpBuilder::InsertionGuard inner(b);
@@ -498,16 +435,14 @@ SmallVector<Value> KernelEmitter::emitPromoted(WgmmaEpilogueEmitter &epilogue, c
     Value kBlock = loop.getInductionVar();
     ValueRange arguments = loop.getRegionIterArgs();
     Value at = arguments[count], turn = arguments[count + 1];
-    ValueRange loaded = arguments.drop_front(count + 2);
-    SmallVector<Value> ahead = scales.load(i.min(i.add(kBlock, 1), i.of(plan.kBlocks - 1)));
+    SmallVector<Value> ahead = scales.advance(kBlock, arguments.drop_front(count + 2));
     SmallVector<Value> sums = multiplyStage(shape, undefined, aBase, at, turn, i.of(0)), out;
     sums = hopper.finish(shape, sums);
     release(at);
     prefetch(epilogue, place, kBlock);
     for (size_t a = 0; a < count; ++a)
-      out.push_back(g.scales.empty()
-                        ? arith::AddFOp::create(b, loc, arguments[a], sums[a]).getResult()
-                        : math::FmaOp::create(b, loc, sums[a], scales.of(loaded, a), arguments[a]).getResult());
+      out.push_back(g.scales.empty() ? arith::AddFOp::create(b, loc, arguments[a], sums[a]).getResult()
+                                     : math::FmaOp::create(b, loc, sums[a], scales.of(a), arguments[a]).getResult());
     auto [nextStage, nextParity] = next(at, turn);
     out.append({nextStage, nextParity});
     out.append(ahead);

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // What the parts of a WgmmaGemm kernel share: its plan (where things lie in shared memory, which tensor maps it has) and the values
-// that are the same for a whole block. Private to WgmmaPlan.cpp, WgmmaGemm.cpp, WgmmaLeft.cpp, WgmmaEpilogue.cpp and WgmmaSegments.cpp.
+// that are the same for a whole block. Private to the Wgmma*.cpp here.
 #pragma once
 
 #include "compiler/emit/HopperAsm.h"
@@ -121,6 +121,35 @@ private:
   Int32 i;
   HopperAsm hopper;
   std::vector<llvm::SmallVector<mlir::Value>> rowValues; ///< [vector][block and half]
+};
+
+/// What a stage's sums are multiplied by: products of the scales of a thread's rows and of the tile's columns.
+class WgmmaScaleEmitter {
+public:
+  /// Before the main loop, which carries what `begin` gives (f32; nothing where there are no scales).
+  WgmmaScaleEmitter(mlir::OpBuilder &, mlir::Location, const GemmPlan &, const GemmBlock &, const GemmPlace &);
+  llvm::SmallVector<mlir::Value> begin();
+  /// At a stage's beginning, by whole warps: takes its factors out of what is carried, and gives what is carried on.
+  llvm::SmallVector<mlir::Value> advance(mlir::Value kBlock, mlir::ValueRange carried);
+  mlir::Value of(size_t accumulator) const; ///< the stage's factor
+
+private:
+  using Address = std::pair<mlir::Value, int64_t>; ///< of the first stage's scale; elements to the next one's
+  Address addressOf(const WgmmaScales &, const GemmBlock &, mlir::Value batch, mlir::Value row);
+  llvm::SmallVector<mlir::Value> load(mlir::Value firstStage);
+  void takeFactors(mlir::Value kBlock, mlir::ValueRange products);
+
+  mlir::OpBuilder &b;
+  mlir::Location loc;
+  const GemmPlan &plan;
+  const WgmmaGemm &g;
+  Int32 i;
+  HopperAsm hopper;
+  mlir::Value lane;
+  std::vector<Address> rows, columns;
+  int64_t piece = 1, share = 1;                        ///< columns that are sure to have one scale; that have one
+  mlir::Value inShare;                                 ///< where in a share the tile begins
+  std::vector<llvm::SmallVector<mlir::Value>> factors; ///< [row][piece]
 };
 
 /// One consumer warp's part after the products: rounds of loading tile operands, the epilogue, staging and stores.

@@ -15,13 +15,14 @@ namespace {
 int64_t roundUp(int64_t v, int64_t to) { return (v + to - 1) / to * to; }
 int64_t sizeOf(DType t) { return static_cast<int64_t>(dtypeSize(t)); }
 
-/// Registers of a thread that hold sums: of a promoted product those of a stage beside those of all, and scales of its rows and of
-/// pieces of the tile for this stage and the next.
+/// Registers of a thread that hold sums: of a promoted product those of a stage beside those of all, scales that were loaded ahead,
+/// and their products, this stage's and those of four.
 int accumulatorsOf(const GemmShape &s, const GemmTile &t) {
   int sums = s.products * t.blocks * t.tileN / 2 * (s.promotes ? 2 : 1);
   if (s.computesLeft()) // what the tensor cores read of a stage, what is computed for the next, and what it is computed from
     sums += (2 * 16 + 8 * static_cast<int>(s.leftTiles.size())) * t.blocks;
-  return sums + (s.scaleColumns > 0 ? 2 * (2 * t.blocks + static_cast<int>(t.tileN / scalePiece(s, t.tileN))) : 0);
+  const int rows = 2 * t.blocks, columns = s.scaleColumns > 0 ? static_cast<int>(scalesOfTile(s, t.tileN)) : 0;
+  return sums + (columns > 0 ? rows + columns + 2 * rows * columns : 0);
 }
 
 } // namespace
@@ -46,6 +47,11 @@ bool hasTensorMap(DType t, int64_t offset, int64_t extent, int64_t stride, const
 
 int64_t scalePiece(const GemmShape &s, int tileN) {
   return s.scaleColumns > 0 && s.scaleColumns < s.n ? std::gcd(s.scaleColumns, int64_t(tileN)) : tileN;
+}
+
+int64_t scalesOfTile(const GemmShape &s, int tileN) {
+  const int64_t piece = scalePiece(s, tileN);
+  return piece == tileN ? 1 : (s.scaleColumns - piece + tileN - 1) / s.scaleColumns + 1;
 }
 
 std::string GemmTile::str() const {
@@ -172,7 +178,7 @@ std::string gemmRefusal(const GemmShape &s, const GemmTile &t, const TargetDesc 
         return std::string("tiles of ") + std::to_string(t.tileN) + " columns of " + dtypeName(d) +
                " do not begin at multiples of 16 bytes";
   // Accumulators beside about 40 registers of addresses and the epilogue, of what a thread may have: 255 of 256 threads in a
-  // block, 168 of 384, 128 of 512; 240 and 160 where the copying warps give theirs.
+  // block, 168 of 384, 128 of 512; 240 and 160 where the copying warps give theirs. Of promoted sums the epilogue has half.
   int registers = accumulatorsOf(s, t);
   constexpr int kLeastPiece = 32;
   if (int64_t piece = scalePiece(s, t.tileN); piece < kLeastPiece && piece < t.tileN)
@@ -188,7 +194,7 @@ std::string gemmRefusal(const GemmShape &s, const GemmTile &t, const TargetDesc 
   if (t.consumers == 3 && t.tileN > 200)
     return std::to_string(t.tileN) + " columns with three warpgroups";
   int most = t.consumers == 1   ? (t.blocksPerSm > 1 ? 80 : 176)
-             : t.consumers == 2 ? (t.moreRegisters ? 176 : 128)
+             : t.consumers == 2 ? (t.moreRegisters ? (s.promotes ? 208 : 176) : 128)
                                 : (t.moreRegisters ? 112 : 88);
   if (registers > most)
     return std::to_string(registers) + " accumulators a thread";

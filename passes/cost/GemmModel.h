@@ -77,6 +77,8 @@ bool hasTensorMap(DType, int64_t offset, int64_t extent, int64_t stride, const s
 
 /// Columns of a tile that are sure to share a scale: tiles start at multiples of tileN.
 int64_t scalePiece(const GemmShape &, int tileN);
+/// Scales that a tile's columns have at most.
+int64_t scalesOfTile(const GemmShape &, int tileN);
 
 struct GemmTile {
   int tileN = 128;   ///< a multiple of 8, 16 to 256

@@ -149,10 +149,18 @@ std::vector<GemmCase> gemmCases() {
   const cost::GemmTile promotedTall{.tileN = 64, .blocks = 2, .stages = 4, .buffers = 1, .moreRegisters = true};
   const cost::GemmTile promotedOne{.tileN = 96, .consumers = 1, .stages = 4, .buffers = 2};
   const cost::GemmTile promotedThree{.tileN = 96, .consumers = 3, .stages = 3, .buffers = 2, .moreRegisters = true};
-  for (const cost::GemmTile &tile : {promoted, promotedPair, promotedTall, promotedOne, promotedThree})
-    for (int64_t scaleRows : {0, 128, 64}) {
+  // Of tiles that begin and end amid the columns of a scale, or have several.
+  const cost::GemmTile promotedWide{.tileN = 160, .stages = 4, .buffers = 1, .moreRegisters = true};
+  const cost::GemmTile promotedWidest{.tileN = 192, .stages = 3, .buffers = 1, .unroll = 2, .moreRegisters = true};
+  for (const cost::GemmTile &tile :
+       {promoted, promotedPair, promotedTall, promotedOne, promotedThree, promotedWide, promotedWidest})
+    for (int64_t scaleRows : {0, 128, 64, 96, 32}) {
       if (scaleRows > 0 && tile.tileN == 168)
         continue; // pieces of eight columns
+      if (tile.tileN == 192 && scaleRows > 0 && scaleRows < 96)
+        continue; // more of them than have registers
+      if (scaleRows == 32 ? tile.tileN != 160 : scaleRows == 96 && tile.tileN < 160)
+        continue;
       for (E e : {E::Plain, E::BiasGelu, E::RowScale}) {
         auto flags = [&](GemmCase &c) -> GemmCase & {
           c.type = scaleRows == 64 ? DType::F8E5M2 : DType::F8E4M3;
@@ -164,6 +172,7 @@ std::vector<GemmCase> gemmCases() {
         flags(add(1000, 1000, 2048, tile, e));
         flags(add(77, 264, 144, tile, e)).batch = {3};
         flags(add(130, 520, 16, tile, e)).special = true;
+        flags(add(200, 1000, 784, tile, e)); // seven stages, the last of 16
       }
     }
   // Left operands that are computed as they are multiplied: one stage of K, two, and many; edges; batches; tiles of all forms.

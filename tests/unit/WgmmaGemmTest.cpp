@@ -97,33 +97,44 @@ TEST(WgmmaGemm, WhatTheModelChoosesAssembles) {
     GTEST_SKIP() << "no ptxas on this machine";
   auto machine = *cost::findTarget("h200");
   std::vector<GemmCase> done;
-  for (auto [m, n, k] : {std::array<int64_t, 3>{4096, 4096, 4096},
-                         {512, 11008, 4096},
-                         {1796, 1792, 4096},
-                         {1024, 1024, 1024},
-                         {64, 4096, 4096},
-                         {4096, 11008, 512},
-                         {300, 136, 8}})
-    for (auto e :
-         {GemmCase::Plain, GemmCase::BiasGelu, GemmCase::BiasResidual, GemmCase::SwiGlu, GemmCase::TwoOutputs}) {
-      GemmCase c;
-      c.m = m;
-      c.n = n;
-      c.k = k;
-      c.epilogue = e;
-      for (const cost::GemmCandidate &k : cost::chooseGemmTiles(c.shape(), machine, 3)) {
-        c.tile = k.tile;
-        // Once for each form of the code.
-        bool again = std::any_of(done.begin(), done.end(), [&](const GemmCase &d) {
-          return d.epilogue == c.epilogue && d.tile.tileN == c.tile.tileN && d.tile.consumers == c.tile.consumers &&
-                 d.tile.blocks == c.tile.blocks && d.tile.alternate == c.tile.alternate &&
-                 d.tile.unroll == c.tile.unroll;
-        });
-        if (again)
+  // Rows of the right operand that share a scale; -1: sums of 16 bits, which are not promoted.
+  for (int64_t scaleRows : {-1, 0, 128})
+    for (auto [m, n, k] : {std::array<int64_t, 3>{4096, 4096, 4096},
+                           {512, 11008, 4096},
+                           {1796, 1792, 4096},
+                           {1024, 1024, 1024},
+                           {64, 4096, 4096},
+                           {4096, 11008, 512},
+                           {8192, 4096, 7168},
+                           {300, 136, 8}})
+      for (auto e :
+           {GemmCase::Plain, GemmCase::BiasGelu, GemmCase::BiasResidual, GemmCase::SwiGlu, GemmCase::TwoOutputs}) {
+        if (scaleRows > 0 && (e == GemmCase::BiasResidual || e == GemmCase::SwiGlu))
           continue;
-        done.push_back(c);
-        expectGood(c);
+        GemmCase c;
+        c.m = m;
+        c.n = n;
+        c.k = scaleRows < 0 ? k : (k + 15) / 16 * 16;
+        c.epilogue = e;
+        if (scaleRows >= 0) {
+          c.type = DType::F8E4M3;
+          c.promotes = true;
+          c.scaleRows = scaleRows;
+        }
+        for (const cost::GemmCandidate &k : cost::chooseGemmTiles(c.shape(), machine, 3)) {
+          c.tile = k.tile;
+          // Once for each form of the code.
+          bool again = std::any_of(done.begin(), done.end(), [&](const GemmCase &d) {
+            return d.epilogue == c.epilogue && d.promotes == c.promotes && d.scaleRows == c.scaleRows &&
+                   d.tile.tileN == c.tile.tileN && d.tile.consumers == c.tile.consumers &&
+                   d.tile.blocks == c.tile.blocks && d.tile.alternate == c.tile.alternate &&
+                   d.tile.unroll == c.tile.unroll;
+          });
+          if (again)
+            continue;
+          done.push_back(c);
+          expectGood(c);
+        }
       }
-    }
   EXPECT_GT(done.size(), 20u);
 }
