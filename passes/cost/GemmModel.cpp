@@ -257,8 +257,9 @@ constexpr double kClusterPenalty = 1.01;
 /// What the same time is worth less where each load of the package assembles the kernel.
 constexpr double kRegistersPenalty = 1.005;
 /// Of the additions that promote a stage's sums, and of the clocks around them (the wait, barriers, the instructions that start the
-/// next), what other warpgroups' products do not hide: f8, 4096^3 and 8192^3, tiles of 128 rows by 64 to 176 columns.
-constexpr double kPromotionShown = 0.4, kPromotionClocks = 200;
+/// next), what other warpgroups' products do not hide: f8, 4096^3 and 8192^3, tiles of 128 rows by 64 to 176 columns. And of those
+/// that multiply by scales as well: 4096 x 7168 x 2048, 8192 x 4096 x 7168 and 512 x 11008 x 4096, 128 rows by 96 to 192 columns.
+constexpr double kPromotionShown = 0.4, kPromotionClocks = 200, kScalingShown = 0.8;
 
 /// Where the left operand is computed: instructions of an element beside its ops (loads, conversions, addresses); the share of it all
 /// that shows beside what takes longer, of two warpgroups and of one alone; how much longer what passes through shared memory takes
@@ -278,6 +279,17 @@ double storesFactor(int64_t start) {
 /// Copies of rows `pitch` elements apart that start at multiples of `columns` elements.
 int64_t startOf(int64_t pitch, int64_t columns, DType t) {
   return std::gcd(kCacheLine, std::gcd(pitch, columns) * sizeOf(t));
+}
+
+/// Of a thread, for the factors of a stage's sums: each comes from the lane that has it, and is chosen where a scale's columns may end.
+int factorInstructions(const GemmShape &s, const GemmTile &t) {
+  if (s.scaleColumns == 0)
+    return 0;
+  const int64_t piece = scalePiece(s, t.tileN);
+  int64_t chosen = 0;
+  for (int64_t n = 0; piece < t.tileN && n < t.tileN; n += piece)
+    chosen += (s.scaleColumns - piece + n) / s.scaleColumns > n / s.scaleColumns;
+  return 2 * t.blocks * static_cast<int>(scalesOfTile(s, t.tileN) + chosen);
 }
 
 double tensorRate(DType t, const TargetDesc &machine) {
@@ -381,8 +393,10 @@ GemmCandidate predictGemm(const GemmShape &s, const GemmTile &t, const TargetDes
   }
   if (s.promotes) {
     // All warpgroups' additions by the four schedulers of an SM.
-    double additions = accumulatorsOf(s, t) / 2.0 * t.consumers * perSm + kPromotionClocks;
-    stage += (t.consumers * perSm > 1 ? kPromotionShown : 1) * additions / (clock * kClockUnderLoad);
+    const double additions = (s.products * t.blocks * t.tileN / 2.0 + factorInstructions(s, t)) * t.consumers * perSm;
+    const double alone = t.consumers * perSm > 1 ? 0 : 1 - kPromotionShown;
+    const double shown = (s.scaleColumns > 0 ? kScalingShown : kPromotionShown) + alone;
+    stage += (shown * additions + (kPromotionShown + alone) * kPromotionClocks) / (clock * kClockUnderLoad);
   }
   // A copy takes its time, and no more are on their way than there are stages. In several rounds most tiles find in the L2 cache what
   // others had from DRAM; in one, all wait for the same.

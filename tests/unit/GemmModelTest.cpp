@@ -27,6 +27,14 @@ GemmShape shape(int64_t m, int64_t n, int64_t k, DType t = DType::BF16) {
   return s;
 }
 
+/// Of 8-bit floats, each stage's sums added in f32, times scales of so many columns (0: none).
+GemmShape promoted(int64_t m, int64_t n, int64_t k, int64_t scaleColumns = 0) {
+  GemmShape s = shape(m, n, k, DType::F8E4M3);
+  s.promotes = true;
+  s.scaleColumns = scaleColumns;
+  return s;
+}
+
 GemmShape withGelu(GemmShape s) {
   s.ops = 10;
   s.specialOps = 2;
@@ -56,6 +64,18 @@ TEST(GemmModel, PredictsWhatWasMeasured) {
       {shape(1796, 1792, 4096), 144, 3, 1, false, 38.9},
       {shape(1796, 1792, 4096), 224, 2, 1, false, 38.4},
       {shape(4096, 4096, 4096, DType::F8E4M3), 128, 2, 2, true, 104.1},
+      {promoted(8192, 4096, 7168, 128), 96, 2, 1, false, 490.4},
+      {promoted(8192, 4096, 7168, 128), 160, 2, 1, false, 429.8},
+      {promoted(512, 11008, 4096, 128), 128, 2, 1, false, 46.8},
+      {promoted(4096, 7168, 2048), 176, 2, 1, false, 103.6},
+      {promoted(8192, 4096, 7168), 160, 2, 1, false, 384.7},
+      {promoted(512, 11008, 4096), 176, 2, 1, false, 39.9},
+      {promoted(4096, 7168, 2048, 128), 160, 2, 1, false, 114.9},
+      {promoted(8192, 4096, 7168, 128), 128, 2, 1, false, 437.0},
+      {promoted(8192, 4096, 7168, 128), 192, 2, 1, false, 421.0},
+      {promoted(4096, 4096, 4096, 128), 128, 2, 1, false, 127.0},
+      {promoted(4096, 4096, 4096, 128), 96, 2, 1, false, 144.9},
+      {promoted(512, 11008, 4096, 128), 192, 2, 1, false, 45.1},
       {withGelu(shape(4096, 4096, 4096)), 128, 2, 2, true, 192.0},
       {withGelu(shape(4096, 4096, 4096)), 256, 2, 1, false, 206.2},
       {withGelu(shape(4096, 4096, 512)), 128, 2, 2, true, 37.9},
