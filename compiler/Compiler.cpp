@@ -305,6 +305,7 @@ static GemmSchedule gemmSchedule(DictionaryAttr schedule) {
   s.once = flag(schedule, "once");
   if (s.streams())
     s.blocksPerSm = number(schedule, "blocks_per_sm");
+  s.startApart = number(schedule, "start_apart_ns");
   if (auto t = schedule.getAs<DictionaryAttr>("wgmma")) {
     auto small = [&](StringRef name) { return static_cast<int>(number(t, name)); };
     s.wgmma = {.tileN = static_cast<int>(s.tileN),
@@ -366,7 +367,6 @@ Result<int64_t> Driver::emitGemm(ModuleOp kernels, DictionaryAttr schedule, Grap
 static emit::EarlyLaunch earlyLaunchOf(const Part &part, ridge::GroupOp g, const Graph &body) {
   emit::EarlyLaunch out;
   out.waits = flag(g.getScheduleAttr(), "early");
-  out.triggersLate = flag(g.getScheduleAttr(), "lets_in_late");
   for (auto at = std::find(part.groups.begin(), part.groups.end(), g) + 1; at != part.groups.end(); ++at) {
     ridge::GroupOp behind = *at;
     if (number(behind.getScheduleAttr(), "elements") == 0 || flag(behind.getScheduleAttr(), "joins"))

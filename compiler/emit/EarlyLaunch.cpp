@@ -149,10 +149,8 @@ Status applyEarlyLaunch(ModuleOp module, const std::string &kernel, const EarlyL
   Block *entry = &f.getFunctionBody().front();
   OpBuilder b = OpBuilder::atBlockBegin(entry);
   Location loc = f.getLoc();
-  auto trigger = [&] { inlineAsm(b, loc, nothing(b), "griddepcontrol.launch_dependents;", "", {}); };
-  const bool late = early.triggersLate && early.waits;
-  if (early.triggers && !late)
-    trigger();
+  if (early.triggers)
+    inlineAsm(b, loc, nothing(b), "griddepcontrol.launch_dependents;", "", {});
   if (!early.waits)
     return {};
   LLVM::InlineAsmOp placed;
@@ -163,10 +161,6 @@ Status applyEarlyLaunch(ModuleOp module, const std::string &kernel, const EarlyL
     if (auto plain = dyn_cast<func::FuncOp>(f.getOperation()))
       prefetchSmall(b, loc, plain, early, blocks);
     placed = inlineAsm(b, loc, nothing(b), kWait, "~{memory}", {});
-  }
-  if (early.triggers && late) {
-    b.setInsertionPointAfter(placed);
-    trigger();
   }
   RL_TRY(wait(b, loc, placed, entry, early));
   loadAsWritten(f, early);

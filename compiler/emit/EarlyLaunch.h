@@ -22,7 +22,6 @@ namespace rl::emit {
 struct EarlyLaunch {
   bool waits = false;         ///< it starts before the kernel before it has ended
   bool triggers = false;      ///< the kernel behind it does
-  bool triggersLate = false;  ///< and is let in when this one has waited itself
   std::vector<bool> written;  ///< of the inputs: a kernel of the plan writes it
   std::vector<int64_t> bytes; ///< of the inputs
 

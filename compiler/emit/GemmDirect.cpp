@@ -11,6 +11,9 @@
 // as columns of B. Where an element of the result is of one part on both sides, on two diagonals, it is a sum of products that
 // belong together; the others are not looked at. So the tensor cores do eight times what is needed, and each weight is read, and
 // widened, once and where it lies. At the end the parts are added up, in order.
+//
+// Blocks that ask for their weights together have them together, and multiply together while memory has nothing to do: those that an SM
+// has first start apart, and their successors then do.
 #include "compiler/emit/Combine.h"
 #include "compiler/emit/StreamParts.h"
 
@@ -24,8 +27,8 @@ namespace {
 
 class DirectEmitter : StreamParts {
 public:
-  DirectEmitter(GemmParts &p, const StreamForm &form, const cost::StreamTile &tile)
-      : StreamParts(p, form, tile), rounds((rowBytes() + perRound() - 1) / perRound()) {}
+  DirectEmitter(GemmParts &p, const StreamForm &form, const cost::StreamTile &tile, int64_t sms)
+      : StreamParts(p, form, tile), rounds((rowBytes() + perRound() - 1) / perRound()), sms(sms) {}
   void emit();
 
 private:
@@ -47,6 +50,7 @@ private:
   }
   Value rowOf(const StreamAccess &, Value row);
   void findWeights(Value place);
+  void startApart();
   Vector load(const Twine &text, const Twine &constraints, ValueRange operands);
   Value permute(Value low, Value high, int64_t bytes);
   Vector loadWeights(Value address, bool whole);
@@ -61,7 +65,7 @@ private:
   void endEpilogue(std::unique_ptr<TraceEmitter> started);
   Value index(Value v) { return arith::IndexCastUIOp::create(b, loc, b.getIndexType(), v); }
 
-  const int64_t rounds;
+  const int64_t rounds, sms;
   SmallVector<Value> weightRows; ///< the thread's place in the first round, [product][row]
   Value leftRow;
   Value isThere; ///< of the last round, where it is not all threads'
@@ -84,6 +88,22 @@ void DirectEmitter::findWeights(Value place) {
       else
         weightRows.push_back(at(rowOf(o.rows, i.min(i.add(firstColumn, row), i.of(shape.n - 1))), wide(place)));
   }
+}
+
+/// Of the blocks that the machine has room for at once each SM has every `sms`-th. (The launch's own number: kernels that share it
+/// are renumbered.)
+void DirectEmitter::startApart() {
+  const GemmSchedule &s = p.kernel.schedule;
+  if (!s.startApart)
+    return;
+  const std::string text = "{\n.reg .pred waits;\n.reg .b32 at;\nmov.u32 at, %ctaid.x;\nsetp.lt.u32 waits, at, " +
+                           std::to_string(s.blocksPerSm * sms) + ";\ndiv.u32 at, at, " + std::to_string(sms) +
+                           ";\nmul.lo.u32 at, at, " + std::to_string(s.startApart) +
+                           ";\nsetp.ne.and.b32 waits, at, 0, waits;\n@waits nanosleep.u32 at;\n}";
+  LLVM::InlineAsmOp::create(b, loc, LLVM::LLVMVoidType::get(b.getContext()), ValueRange{}, b.getStringAttr(text),
+                            b.getStringAttr("~{memory}"), b.getUnitAttr(), UnitAttr(),
+                            LLVM::TailCallKindAttr::get(b.getContext(), LLVM::TailCallKind::None),
+                            LLVM::AsmDialectAttr(), ArrayAttr());
 }
 
 /// 16 bytes, in the order in which they are asked for.
@@ -305,6 +325,7 @@ void DirectEmitter::emit() {
   if (!isAhead)
     waitForKernelBefore(b, loc);
   findWeights(place);
+  startApart();
   std::vector<Round> held(static_cast<size_t>(std::min<int64_t>(tile.stages, rounds)));
   for (auto [r, round] : llvm::enumerate(held))
     loadWeights(round, {}, static_cast<int64_t>(r));
@@ -342,8 +363,8 @@ void DirectEmitter::emit() {
 
 } // namespace
 
-void emitDirectly(GemmParts &p, const StreamForm &form, const cost::StreamTile &tile) {
-  DirectEmitter(p, form, tile).emit();
+void emitDirectly(GemmParts &p, const StreamForm &form, const cost::StreamTile &tile, int64_t sms) {
+  DirectEmitter(p, form, tile, sms).emit();
 }
 
 } // namespace rl::emit

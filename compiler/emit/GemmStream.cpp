@@ -279,7 +279,7 @@ Status emitGemmStream(ModuleOp module, const GemmKernel &kernel, const CodeTarge
   GemmParts parts(b, loc, kernel, traces, target, /*aligned=*/true, arguments.take_front(inputs),
                   arguments.slice(inputs, kernel.body.outputs.size()));
   if (tile.direct)
-    emitDirectly(parts, form, tile);
+    emitDirectly(parts, form, tile, static_cast<int64_t>(machine.smCount));
   else
     StreamEmitter(parts, form, tile, arguments.drop_front(pointers)).emit();
   LLVM::ReturnOp::create(b, loc, ValueRange{});

@@ -62,7 +62,7 @@ private:
                  mlir::Value row);
 };
 
-/// The kernel whose weights are loaded to registers (GemmDirect.cpp), at the builder's insertion point.
-void emitDirectly(GemmParts &, const StreamForm &, const cost::StreamTile &);
+/// The kernel whose weights are loaded to registers (GemmDirect.cpp), at the builder's insertion point, for a machine of so many SMs.
+void emitDirectly(GemmParts &, const StreamForm &, const cost::StreamTile &, int64_t sms);
 
 } // namespace rl::emit

@@ -6,6 +6,7 @@
 #include "passes/plan/TileSegments.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 
 namespace rl {
@@ -221,6 +222,19 @@ static double savedAhead(const cost::StreamShape &shape, const cost::StreamTile 
   return std::min(kMost, bytes / target.dramCopy);
 }
 
+/// Nanoseconds between the starts of the blocks that an SM has first: three quarters of what memory takes for what one block on each SM
+/// asks for, so that it always has something to do. Together they would have their weights together, and it would have nothing to do
+/// while all of them multiply.
+static int64_t startApart(const cost::StreamShape &shape, const cost::StreamTile &tile,
+                          const cost::TargetDesc &target) {
+  if (!tile.direct || tile.blocksPerSm < 2 || static_cast<double>(shape.n) <= target.smCount * tile.tileN)
+    return 0;
+  const auto row = static_cast<double>(shape.k) * static_cast<double>(dtypeSize(shape.right));
+  const double asked = std::min(row, 512.0 * tile.parts() * tile.stages) * tile.tileN * shape.products;
+  constexpr double kPart = 0.75;
+  return std::lround(kPart * target.smCount * asked / target.dramCopy * 1e9);
+}
+
 void scheduleStream(const Graph &graph, const Trace &epilogue, const std::vector<NodeId> &products,
                     const std::vector<Trace> &operands, const cost::TargetDesc &target, PlannedGroup &g,
                     const GemmSchedule *only) {
@@ -264,6 +278,7 @@ void scheduleStream(const Graph &graph, const Trace &epilogue, const std::vector
     s.warpsN = tile.warpsN;
     s.warpsK = tile.parts();
     s.blocksPerSm = tile.blocksPerSm;
+    s.startApart = startApart(shape, tile, target);
     s.wgmma = {};
     s.once = readsRightOnce(graph, products, g.inputs, s, target);
     return s;
@@ -318,6 +333,13 @@ void scheduleStream(const Graph &graph, const Trace &epilogue, const std::vector
     std::snprintf(text, sizeof text,
                   "weights are asked for while the kernel before still runs, as many as %s: %.2g us of these",
                   tile.direct ? "registers hold" : "the ring holds", savedAhead(shape, tile, target) * 1e6);
+    g.why.push_back(text);
+  }
+  if (s.startApart) {
+    std::snprintf(
+        text, sizeof text,
+        "the blocks that an SM has first start %.2g us apart, so that memory has something to do while they multiply",
+        static_cast<double>(s.startApart) * 1e-3);
     g.why.push_back(text);
   }
   for (const StreamOperand &o : form.right)

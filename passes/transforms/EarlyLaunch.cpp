@@ -40,19 +40,14 @@ struct EarlyLaunchPass : PassWrapper<EarlyLaunchPass, OperationPass<func::FuncOp
         launches.emplace_back();
       launches.back().push_back(g);
     }
-    // As in cost::earlyLaunch.
-    constexpr double kSoon = 3e-6;
-    double longest = 0, before = 0; // of the launches before, and of the last of them
+    double longest = 0; // of the launches before
     for (auto [at, launch] : llvm::enumerate(launches)) {
       double seconds = machine->launchFirst; // of all its kernels
       for (ridge::GroupOp g : launch)
         seconds += g.getScheduleAttr().getAs<FloatAttr>("seconds").getValueAsDouble() - machine->launchFirst;
       if (at > 0)
         decide(launch, rl::cost::earlyLaunch(seconds, productBlocks(launch), longest, *machine));
-      if (at > 1 && floods(launch) && before - machine->launchFirst < kSoon)
-        letInLate(launches[at - 1]);
       longest = std::max(longest, seconds);
-      before = seconds;
     }
   }
 
@@ -74,29 +69,6 @@ struct EarlyLaunchPass : PassWrapper<EarlyLaunchPass, OperationPass<func::FuncOp
         blocks += static_cast<double>(number(s, "batch")) * tiles("m", "tile_m") * tiles("n", "tile_n");
     }
     return blocks;
-  }
-
-  /// Whether its blocks ask for as many weights as registers hold when they start.
-  static bool floods(ArrayRef<ridge::GroupOp> launch) {
-    return llvm::any_of(launch, [](ridge::GroupOp g) {
-      auto kernel = g.getScheduleAttr().getAs<StringAttr>("kernel");
-      auto early = g.getScheduleAttr().getAs<BoolAttr>("early");
-      return kernel && kernel == "direct" && early && early.getValue();
-    });
-  }
-
-  /// The launch is a short one, and what is behind it would hold up the one before it. On an H200 the wait of a kernel of one block
-  /// took 2.2 us longer so, and a plan with two of them 1.1 us (tests/bench/NOTES.md).
-  void letInLate(ArrayRef<ridge::GroupOp> launch) {
-    Builder b(&getContext());
-    for (ridge::GroupOp g : launch) {
-      NamedAttrList schedule(g.getScheduleAttr());
-      schedule.set("lets_in_late", b.getBoolAttr(true));
-      g.setScheduleAttr(schedule.getDictionary(&getContext()));
-    }
-    addWhy(launch.front(),
-           {"the kernel behind starts when this one has waited: memory would give weights before it gives what the "
-            "kernels before have yet to read and write"});
   }
 
   void decide(ArrayRef<ridge::GroupOp> launch, const rl::cost::EarlyLaunch &early) {
