@@ -305,7 +305,7 @@ static GemmSchedule gemmSchedule(DictionaryAttr schedule) {
   s.once = flag(schedule, "once");
   if (s.streams())
     s.blocksPerSm = number(schedule, "blocks_per_sm");
-  s.startApart = number(schedule, "start_apart_ns");
+  s.startApart = number(schedule, "start_apart");
   if (auto t = schedule.getAs<DictionaryAttr>("wgmma")) {
     auto small = [&](StringRef name) { return static_cast<int>(number(t, name)); };
     s.wgmma = {.tileN = static_cast<int>(s.tileN),

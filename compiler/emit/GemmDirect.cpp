@@ -96,10 +96,12 @@ void DirectEmitter::startApart() {
   const GemmSchedule &s = p.kernel.schedule;
   if (!s.startApart)
     return;
-  const std::string text = "{\n.reg .pred waits;\n.reg .b32 at;\nmov.u32 at, %ctaid.x;\nsetp.lt.u32 waits, at, " +
-                           std::to_string(s.blocksPerSm * sms) + ";\ndiv.u32 at, at, " + std::to_string(sms) +
-                           ";\nmul.lo.u32 at, at, " + std::to_string(s.startApart) +
-                           ";\nsetp.ne.and.b32 waits, at, 0, waits;\n@waits nanosleep.u32 at;\n}";
+  const std::string text =
+      "{\n.reg .pred waits;\n.reg .b32 at, begin, now;\nmov.u32 at, %ctaid.x;\nsetp.lt.u32 waits, at, " +
+      std::to_string(s.blocksPerSm * sms) + ";\ndiv.u32 at, at, " + std::to_string(sms) + ";\nmul.lo.u32 at, at, " +
+      std::to_string(s.startApart) +
+      ";\nselp.b32 at, at, 0, waits;\nmov.u32 begin, %clock;\nAGAIN:\nmov.u32 now, %clock;\n"
+      "sub.u32 now, now, begin;\nsetp.lt.u32 waits, now, at;\n@waits bra AGAIN;\n}";
   LLVM::InlineAsmOp::create(b, loc, LLVM::LLVMVoidType::get(b.getContext()), ValueRange{}, b.getStringAttr(text),
                             b.getStringAttr("~{memory}"), b.getUnitAttr(), UnitAttr(),
                             LLVM::TailCallKindAttr::get(b.getContext(), LLVM::TailCallKind::None),

@@ -148,7 +148,9 @@ StreamCandidate predictStream(const StreamShape &s, const StreamTile &t, const T
 static void directCandidates(const StreamShape &s, int64_t live, const TargetDesc &machine,
                              std::vector<StreamCandidate> &out) {
   constexpr int64_t kLongest = int64_t(1) << 28; // of which 32 bits count the bytes
-  if (s.m > kMostDirectRows || s.k > kLongest)
+  // A thread's 16 bytes are within the row as a whole, or none of them is: behind them lies another column's, and behind the left operand
+  // nothing.
+  if (s.m > kMostDirectRows || s.k > kLongest || s.k * (s.widens() ? 1 : 2) % 16 != 0)
     return;
   constexpr int64_t kEpilogueRegisters = 40; // beside what is alive there
   constexpr int kMostLoads = 8;              // of a thread on their way

@@ -54,7 +54,7 @@ struct GemmSchedule {
   int64_t threads = 1;
   int64_t warpsM = 1, warpsN = 1, warpsK = 1; ///< of mma, thin and stream: how a tile is divided between warps
   int64_t blocksPerSm = 1;                    ///< of stream and direct
-  int64_t startApart = 0; ///< of direct: nanoseconds between the starts of the blocks that an SM has first
+  int64_t startApart = 0; ///< of direct: clocks between the starts of the blocks that an SM has first
   bool once =
       false; ///< the right operand is read once, and asked for so that it leaves the L2 cache before what else is there
   cost::GemmTile wgmma; ///< of wgmma: all of its tile

@@ -222,17 +222,17 @@ static double savedAhead(const cost::StreamShape &shape, const cost::StreamTile 
   return std::min(kMost, bytes / target.dramCopy);
 }
 
-/// Nanoseconds between the starts of the blocks that an SM has first: three quarters of what memory takes for what one block on each SM
-/// asks for, so that it always has something to do. Together they would have their weights together, and it would have nothing to do
-/// while all of them multiply.
+/// Clocks between the starts of the blocks that an SM has first: not quite what memory takes for what one block on each SM asks for, so
+/// that it always has something to do, and no more than was measured. Together they would have their weights together, and it would
+/// have nothing to do while all of them multiply.
 static int64_t startApart(const cost::StreamShape &shape, const cost::StreamTile &tile,
                           const cost::TargetDesc &target) {
+  constexpr double kPart = 0.9, kMost = 0.48e-6;
   if (!tile.direct || tile.blocksPerSm < 2 || static_cast<double>(shape.n) <= target.smCount * tile.tileN)
     return 0;
   const auto row = static_cast<double>(shape.k) * static_cast<double>(dtypeSize(shape.right));
   const double asked = std::min(row, 512.0 * tile.parts() * tile.stages) * tile.tileN * shape.products;
-  constexpr double kPart = 0.75;
-  return std::lround(kPart * target.smCount * asked / target.dramCopy * 1e9);
+  return std::lround(std::min(kMost, kPart * target.smCount * asked / target.dramCopy) * target.clockHz);
 }
 
 void scheduleStream(const Graph &graph, const Trace &epilogue, const std::vector<NodeId> &products,
@@ -339,7 +339,7 @@ void scheduleStream(const Graph &graph, const Trace &epilogue, const std::vector
     std::snprintf(
         text, sizeof text,
         "the blocks that an SM has first start %.2g us apart, so that memory has something to do while they multiply",
-        static_cast<double>(s.startApart) * 1e-3);
+        static_cast<double>(s.startApart) / target.clockHz * 1e6);
     g.why.push_back(text);
   }
   for (const StreamOperand &o : form.right)

@@ -131,7 +131,7 @@ private:
     if (g.gemm && g.gemm->streams())
       schedule.push_back(name("blocks_per_sm", i64(g.gemm->blocksPerSm)));
     if (g.gemm && g.gemm->startApart)
-      schedule.push_back(name("start_apart_ns", i64(g.gemm->startApart)));
+      schedule.push_back(name("start_apart", i64(g.gemm->startApart)));
     if (g.gemm && g.gemm->kernel == "wgmma") {
       const rl::cost::GemmTile &t = g.gemm->wgmma;
       schedule.push_back(name("wgmma", b.getDictionaryAttr({

@@ -416,8 +416,8 @@ std::optional<Generator::Val> Generator::weights(DType dtype, int64_t n, int64_t
     return input(dtype, {n, k});
   const DType narrow = rng.chance(70) ? DType::I8 : rng.chance(60) ? DType::F8E4M3 : DType::F8E5M2;
   Val q = input(narrow, {n, k});
-  if (rng.chance(15)) { // a part of larger rows
-    if (auto part = emit("slice", {input(narrow, {n, k + 32})},
+  if (rng.chance(15)) { // a part of larger rows, of which vectors may be a part
+    if (auto part = emit("slice", {input(narrow, {n, (k + 47) / 16 * 16})},
                          {{"dim", integer(1)}, {"start", integer(16)}, {"end", integer(k + 16)}}))
       q = *part;
   }
@@ -448,7 +448,7 @@ GraphSpec Generator::runFew() {
   spec.strict = rng.chance(15);
   constexpr int64_t kBudget = 60000000;
   static const std::vector<int64_t> wide = {264, 1000, 1280, 2056, 3001, 4104, 5000, 5504, 8192, 11008},
-                                    deep = {256, 416, 528, 1040, 1296, 2064, 3000, 4096, 4112};
+                                    deep = {256, 416, 528, 1040, 1296, 2064, 3000, 3004, 4096, 4112};
   int64_t m = rng.chance(25) ? 1 : rng.range(1, 64), n = rng.pick(wide), k = rng.pick(deep);
   while (m * n * k > kBudget)
     (m > 8 && rng.chance(50) ? m : n) /= 2;

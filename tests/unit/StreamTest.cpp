@@ -136,6 +136,19 @@ TEST(Stream, TilesAreWhole) {
   EXPECT_FALSE(cost::chooseStream(shapeOf(1, DType::I8), true, 250, h200())) << "an epilogue without registers";
 }
 
+TEST(Stream, ThreadsLoadWholeVectorsOfARow) {
+  auto areDirect = [](DType right, int64_t k) {
+    std::vector<cost::StreamCandidate> all = cost::streamCandidates(shapeOf(1, right, 11008, k), true, 20, h200());
+    EXPECT_FALSE(all.empty());
+    return std::any_of(all.begin(), all.end(), [](const cost::StreamCandidate &c) { return c.tile.direct; });
+  };
+  EXPECT_TRUE(areDirect(DType::I8, 4080));
+  EXPECT_FALSE(areDirect(DType::I8, 4084)) << "of rows that lie apart";
+  EXPECT_FALSE(areDirect(DType::I8, 4088));
+  EXPECT_TRUE(areDirect(DType::BF16, 4088));
+  EXPECT_FALSE(areDirect(DType::BF16, 4084));
+}
+
 /// On an H200, with the launch (tests/bench/NOTES.md).
 TEST(Stream, TimesAsMeasured) {
   struct {
