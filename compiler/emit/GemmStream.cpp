@@ -8,6 +8,8 @@
 // other rows) and asks for the next in its place as soon as it has read it, so that warps wait for copies alone. At the end the
 // warps' sums, of different parts of K, are added in order through shared memory.
 //
+// Weights with N contiguous come by 64 rows of K and the block's columns, and matrices of eight by eight are turned as they are loaded.
+//
 // Products are those of a warp, mma.m16n8k16, with sixteen rows of weights as M and eight rows of the left operand as N: few rows
 // waste little. Which element of K is which of an instruction's sixteen is free, as long as both sides agree, so a thread takes 16
 // bytes of a row at a time, and integers of 8 bits become floats of 16 in its registers, two at once and exactly. What multiplies
@@ -45,6 +47,8 @@ private:
   void copyLeft(Value stage, Value slot);
   void release(Value stage, Value slot, Value parity, Value warpN);
   void multiplyAll();
+  void multiplyRows(MutableArrayRef<Value> sums, Value right, Value left);
+  void multiplyColumns(MutableArrayRef<Value> sums, Value stage, Value warpN);
   Vector load(Value address);
 
   ValueRange maps;
@@ -63,7 +67,8 @@ void StreamEmitter::copyRight(Value stage, Value slot) {
   hopper.expectBytes(full(slot), int64_t(tile.tileN) * 128 * shape.products + shared.left);
   Value to = i.add(base, i.mul(slot, shared.stage)), k = i.mul(stage, perStage());
   for (int product = 0; product < shape.products; ++product)
-    hopper.load(i.add(to, product * shared.right), maps[static_cast<size_t>(product) + 1], {k, firstColumn}, full(slot),
+    hopper.load(i.add(to, product * shared.right), maps[static_cast<size_t>(product) + 1],
+                shape.kMajor ? SmallVector<Value>{k, firstColumn} : SmallVector<Value>{firstColumn, k}, full(slot),
                 policy);
 }
 
@@ -103,6 +108,72 @@ StreamEmitter::Vector StreamEmitter::load(Value address) {
   return out;
 }
 
+/// A stage's products. `right`, `left`: where the thread's first chunk of either lies.
+void StreamEmitter::multiplyRows(MutableArrayRef<Value> sums, Value right, Value left) {
+  const int64_t groups = shape.rows() / 8, blocks = tile.blocksOfWarp();
+  for (int64_t chunk = 0; chunk < 2; ++chunk) {
+    SmallVector<Vector> lefts; // [group][chunk of 16 bits]
+    int64_t parts = shape.widens() ? 2 : 1;
+    for (int64_t j = 0; j < groups; ++j)
+      for (int64_t half = 0; half < parts; ++half)
+        lefts.push_back(load(i.add(i.xorWith(left, i.of(chunk * 16 * parts + half * 16)), j * 1024)));
+    for (int product = 0; product < shape.products; ++product)
+      for (int64_t block = 0; block < blocks; ++block) {
+        Vector rows[2];
+        for (int64_t half = 0; half < 2; ++half)
+          rows[half] =
+              load(i.add(i.xorWith(right, i.of(chunk * 16)), product * shared.right + block * 2048 + half * 1024));
+        for (int64_t step = 0; step < 2 * parts; ++step) { // of 16 along K, of which this thread has four
+          Value weights[4];
+          for (size_t half = 0; half < 2; ++half) {
+            if (shape.widens())
+              std::tie(weights[half], weights[half + 2]) = widen(rows[half][static_cast<size_t>(step)]);
+            else
+              std::tie(weights[half], weights[half + 2]) =
+                  std::pair(rows[half][static_cast<size_t>(2 * step)], rows[half][static_cast<size_t>(2 * step + 1)]);
+          }
+          for (int64_t j = 0; j < groups; ++j) {
+            const Vector &x = lefts[static_cast<size_t>(j * parts + step / 2)];
+            multiply(sums.slice(static_cast<size_t>(((product * blocks + block) * groups + j) * 4), 4), weights,
+                     x[static_cast<size_t>(step % 2 * 2)], x[static_cast<size_t>(step % 2 * 2 + 1)]);
+          }
+        }
+      }
+  }
+}
+
+/// The same of weights with N contiguous, all of the stage at `stage`: rows of 64 or 128 bytes, swizzled over as many.
+void StreamEmitter::multiplyColumns(MutableArrayRef<Value> sums, Value stage, Value warpN) {
+  const int64_t groups = shape.rows() / 8, blocks = tile.blocksOfWarp(), pitch = tile.tileN * 2;
+  // A lane has the address of a row of eight elements: one of matrix lane / 8.
+  Value row = i.andWith(lane, 7), matrix = i.shiftRight(lane, 3);
+  // Of the left operand, eight rows by four times eight along K; of the right one, twice eight along K by twice eight columns.
+  Value leftAt = i.add(i.add(stage, shape.products * shared.right), i.mul(row, 128));
+  Value k = i.add(row, i.mul(i.shiftRight(matrix, 1), 8)), rightAt = i.add(stage, i.mul(k, pitch));
+  Value mask = pitch == 128 ? row : i.shiftRight(row, 1); // of chunks of 16 bytes
+  Value first = i.add(i.mul(warpN, 2 * blocks), i.andWith(matrix, 1));
+  for (int64_t half = 0; half < 2; ++half) {
+    SmallVector<SmallVector<Value>> lefts; // [group]
+    for (int64_t j = 0; j < groups; ++j) {
+      Value chunk = i.xorWith(i.add(matrix, 4 * half), row);
+      lefts.push_back(hopper.loadMatrices(i.add(i.add(leftAt, i.mul(chunk, 16)), j * 1024)));
+    }
+    for (int product = 0; product < shape.products; ++product)
+      for (int64_t block = 0; block < blocks; ++block)
+        for (int64_t step = 0; step < 2; ++step) { // of 16 along K
+          Value chunk = i.xorWith(i.add(first, 2 * block), mask);
+          SmallVector<Value> weights = hopper.loadMatrices(
+              i.add(i.add(rightAt, i.mul(chunk, 16)), product * shared.right + (half * 2 + step) * 16 * pitch),
+              /*transposed=*/true);
+          for (int64_t j = 0; j < groups; ++j) {
+            ArrayRef<Value> x(lefts[static_cast<size_t>(j)]);
+            multiply(sums.slice(static_cast<size_t>(((product * blocks + block) * groups + j) * 4), 4), weights,
+                     x[static_cast<size_t>(2 * step)], x[static_cast<size_t>(2 * step + 1)]);
+          }
+        }
+  }
+}
+
 /// All stages, and the sums to shared memory.
 void StreamEmitter::multiplyAll() {
   int64_t groups = shape.rows() / 8, blocks = tile.blocksOfWarp();
@@ -132,36 +203,10 @@ void StreamEmitter::multiplyAll() {
     auto [slot, parity] = slotOf(loop.getInductionVar());
     hopper.wait(full(slot), parity);
     Value offset = i.mul(slot, shared.stage), right = i.add(rightAt, offset), left = i.add(leftAt, offset);
-    for (int64_t chunk = 0; chunk < 2; ++chunk) {
-      SmallVector<Vector> lefts; // [group][chunk of 16 bits]
-      int64_t parts = shape.widens() ? 2 : 1;
-      for (int64_t j = 0; j < groups; ++j)
-        for (int64_t half = 0; half < parts; ++half)
-          lefts.push_back(load(i.add(i.xorWith(left, i.of(chunk * 16 * parts + half * 16)), j * 1024)));
-      for (int product = 0; product < shape.products; ++product)
-        for (int64_t block = 0; block < blocks; ++block) {
-          Vector rows[2];
-          for (int64_t half = 0; half < 2; ++half)
-            rows[half] =
-                load(i.add(i.xorWith(right, i.of(chunk * 16)), product * shared.right + block * 2048 + half * 1024));
-          for (int64_t step = 0; step < 2 * parts; ++step) { // of 16 along K, of which this thread has four
-            Value weights[4];
-            for (size_t half = 0; half < 2; ++half) {
-              if (shape.widens())
-                std::tie(weights[half], weights[half + 2]) = widen(rows[half][static_cast<size_t>(step)]);
-              else
-                std::tie(weights[half], weights[half + 2]) =
-                    std::pair(rows[half][static_cast<size_t>(2 * step)], rows[half][static_cast<size_t>(2 * step + 1)]);
-            }
-            for (int64_t j = 0; j < groups; ++j) {
-              const Vector &x = lefts[static_cast<size_t>(j * parts + step / 2)];
-              multiply(MutableArrayRef<Value>(next).slice(
-                           static_cast<size_t>(((product * blocks + block) * groups + j) * 4), 4),
-                       weights, x[static_cast<size_t>(step % 2 * 2)], x[static_cast<size_t>(step % 2 * 2 + 1)]);
-            }
-          }
-        }
-    }
+    if (shape.kMajor)
+      multiplyRows(next, right, left);
+    else
+      multiplyColumns(next, i.add(base, offset), warpN);
     release(loop.getInductionVar(), slot, parity, warpN);
     scf::YieldOp::create(b, loc, next);
   }
@@ -200,18 +245,19 @@ void StreamEmitter::emit() {
   multiplyAll();
 }
 
-/// `columns` elements of a row at a time, 128 bytes or less.
-PackageTensorMap mapOf(const GemmKernel &kernel, const StreamAccess &a, int64_t rows, int64_t k, int64_t boxRows) {
+/// Boxes of so many elements of a row, 128 bytes or less.
+PackageTensorMap mapOf(const GemmKernel &kernel, const StreamAccess &a, int64_t rows, int64_t columns, int64_t boxRows,
+                       int64_t boxColumns) {
   PackageTensorMap m;
   m.arg = static_cast<unsigned>(llvm::find(kernel.body.inputs, a.value) - kernel.body.inputs.begin());
   m.dtype = kernel.body.type(a.value).dtype;
   auto size = static_cast<int64_t>(dtypeSize(m.dtype));
   m.offset = a.offset * size;
-  m.extents = {k, rows};
+  m.extents = {columns, rows};
   // One row alone has a stride that nothing is read at; the driver wants one that it can take.
-  m.strides = {rows > 1 ? a.stride * size : (k * size + 15) / 16 * 16};
-  m.box = {static_cast<uint32_t>(128 / size), static_cast<uint32_t>(boxRows)};
-  m.swizzle = 128;
+  m.strides = {rows > 1 ? a.stride * size : (columns * size + 15) / 16 * 16};
+  m.box = {static_cast<uint32_t>(boxColumns), static_cast<uint32_t>(boxRows)};
+  m.swizzle = static_cast<uint32_t>(boxColumns * size);
   return m;
 }
 
@@ -246,9 +292,11 @@ Status emitGemmStream(ModuleOp module, const GemmKernel &kernel, const CodeTarge
 
   std::vector<PackageTensorMap> maps;
   if (!tile.direct) {
-    maps.push_back(mapOf(kernel, form.left, s.shape.m, s.shape.k, form.shape.rows()));
+    maps.push_back(mapOf(kernel, form.left, s.shape.m, s.shape.k, form.shape.rows(), 64));
+    const int64_t step = 128 / static_cast<int64_t>(dtypeSize(form.shape.right)); // of K
     for (const StreamOperand &o : form.right) {
-      maps.push_back(mapOf(kernel, o.rows, s.shape.n, s.shape.k, tile.tileN));
+      maps.push_back(form.shape.kMajor ? mapOf(kernel, o.rows, s.shape.n, s.shape.k, tile.tileN, step)
+                                       : mapOf(kernel, o.rows, s.shape.k, s.shape.n, step, tile.tileN));
       maps.back().l2Promotion = 256;
     }
   }

@@ -211,10 +211,12 @@ void HopperAsm::storeMatrices(Value address, ValueRange values) {
   run("stmatrix.sync.aligned.m8n8.x4.shared.b16 [$0], {$1, $2, $3, $4};", "r,r,r,r,r", operands);
 }
 
-SmallVector<Value> HopperAsm::loadMatrices(Value address) {
+SmallVector<Value> HopperAsm::loadMatrices(Value address, bool transposed) {
   Type i32 = b.getI32Type();
   Value all = compute(LLVM::LLVMStructType::getLiteral(b.getContext(), {i32, i32, i32, i32}),
-                      "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {$0, $1, $2, $3}, [$4];", "=r,=r,=r,=r,r", address);
+                      Twine("ldmatrix.sync.aligned.m8n8.x4") + (transposed ? ".trans" : "") +
+                          ".shared.b16 {$0, $1, $2, $3}, [$4];",
+                      "=r,=r,=r,=r,r", address);
   SmallVector<Value> out;
   for (int64_t r = 0; r < 4; ++r)
     out.push_back(LLVM::ExtractValueOp::create(b, loc, all, r));

@@ -115,8 +115,8 @@ public:
   /// Four matrices of 8x8 elements of 16 bits, a pair of each in a thread's `values` (i32), to rows at `address`: lane l has
   /// the address of row l % 8 of matrix l / 8.
   void storeMatrices(mlir::Value address, mlir::ValueRange values);
-  /// The same the other way: what the rows at `address` hold, as four i32.
-  llvm::SmallVector<mlir::Value> loadMatrices(mlir::Value address);
+  /// The same the other way: what the rows at `address` hold, as four i32. Transposed, a pair is of neighbours in a column.
+  llvm::SmallVector<mlir::Value> loadMatrices(mlir::Value address, bool transposed = false);
 
   // Products
   /// Starts the products of one stage behind all that was started, and waits until at most these are on their way. Where

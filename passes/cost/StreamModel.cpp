@@ -188,6 +188,40 @@ std::vector<StreamCandidate> streamCandidates(const StreamShape &s, bool even, i
   // Of the right operand and an SM. With twice as much on its way the same kernels took 0.5 to 1.6 us longer.
   constexpr double kInFlight = 100e3;
   constexpr int64_t kEpilogueRegisters = 40; // beside what is alive there
+  auto consider = [&](StreamTile t) {
+    if (registersOf(s, t) > registersFor(t, machine))
+      t.warpsN = 2;
+    if (std::max(registersOf(s, t), live + kEpilogueRegisters) > registersFor(t, machine))
+      return;
+    double budget =
+        t.blocksPerSm == 1 ? machine.sharedPerBlock : machine.sharedPerSm / t.blocksPerSm - machine.sharedReserved;
+    auto fits = [&] { return static_cast<double>(streamShared(s, t).total) <= budget; };
+    // Slots of the ring belong to warps: a warp that waits for one must not meet another's stage there.
+    auto onItsWay = [&] { return static_cast<double>(t.stages * t.tileN * s.products * kStageBytes) * t.blocksPerSm; };
+    t.stages = t.parts();
+    if (!fits() || (t.blocksPerSm > 1 && onItsWay() > kInFlight))
+      return;
+    do
+      t.stages += t.parts();
+    while (fits() && t.stages <= kMostStages && onItsWay() <= kInFlight);
+    t.stages -= t.parts();
+    if (std::none_of(out.begin(), out.end(), [&](const StreamCandidate &c) { return c.tile == t; }))
+      out.push_back(predictStream(s, t, machine));
+  };
+  if (!s.kMajor) { // whole lines of memory, or halves
+    for (int columns : {64, 32})
+      for (int warps : {8, 4})
+        for (int perSm : {3, 2, 1}) {
+          StreamTile t;
+          t.tileN = columns;
+          t.warps = warps;
+          t.blocksPerSm = perSm;
+          if (perSm <=
+              std::ceil(std::ceil(static_cast<double>(s.n) / columns) / machine.smCount)) // or there are not as many
+            consider(t);
+        }
+    return out;
+  }
   // Warps that share a stage need fewer stages, so that two products of which much is on its way have more warps too.
   for (auto [warps, warpsN] : {std::pair{8, 1}, {8, 2}, {16, 2}})
     for (int perSm : {3, 2, 1}) // several blocks of an SM hide each other's beginnings and ends
@@ -204,23 +238,7 @@ std::vector<StreamCandidate> streamCandidates(const StreamShape &s, bool even, i
         if (t.tileN < kLeastColumns && (perSm > 1 || turns > 1))
           break;
         t.tileN = std::max(t.tileN, kLeastColumns);
-        if (registersOf(s, t) > registersFor(t, machine))
-          t.warpsN = 2;
-        if (std::max(registersOf(s, t), live + kEpilogueRegisters) > registersFor(t, machine))
-          continue;
-        double budget = perSm == 1 ? machine.sharedPerBlock : machine.sharedPerSm / perSm - machine.sharedReserved;
-        auto fits = [&] { return static_cast<double>(streamShared(s, t).total) <= budget; };
-        // Slots of the ring belong to warps: a warp that waits for one must not meet another's stage there.
-        auto onItsWay = [&] { return static_cast<double>(t.stages * t.tileN * s.products * kStageBytes) * perSm; };
-        t.stages = t.parts();
-        if (!fits() || (perSm > 1 && onItsWay() > kInFlight))
-          continue;
-        do
-          t.stages += t.parts();
-        while (fits() && t.stages <= kMostStages && onItsWay() <= kInFlight);
-        t.stages -= t.parts();
-        if (std::none_of(out.begin(), out.end(), [&](const StreamCandidate &c) { return c.tile == t; }))
-          out.push_back(predictStream(s, t, machine));
+        consider(t);
       }
   directCandidates(s, live, machine, out);
   return out;

@@ -16,11 +16,12 @@
 
 namespace rl::cost {
 
-/// A product of [m, k] by [n, k] transposed, with what is computed of its elements.
+/// A product of [m, k] by [n, k] transposed, or by [k, n], with what is computed of its elements.
 struct StreamShape {
   int64_t m = 0, n = 0, k = 0;
   DType left = DType::BF16;  ///< bf16 or f16: what is multiplied
   DType right = DType::BF16; ///< the same, or of 8 bits
+  bool kMajor = true;        ///< K is the right operand's contiguous dimension; otherwise N, of 16-bit numbers
   int products = 1;          ///< that share the left operand
   double bytes = 0;          ///< that are read and written in all
   double ops = 0;            ///< of the epilogue, an element
@@ -33,8 +34,8 @@ struct StreamShape {
 inline constexpr int64_t kMostStreamRows = 64;
 
 struct StreamTile {
-  int tileN = 0;  ///< rows of the right operand that a block has
-  int stages = 2; ///< of 128 bytes of the right operand's K
+  int tileN = 0;  ///< rows of the right operand that a block has; columns of one with N contiguous, 32 or 64
+  int stages = 2; ///< of 128 bytes of the right operand's K, or 64 of its rows
   int warps = 8;  ///< that multiply
   int warpsN = 1; ///< of these, how many divide a stage's rows; the others have other stages
   int blocksPerSm = 1;

@@ -163,8 +163,10 @@ StreamForm streamForm(const Graph &graph, const std::vector<NodeId> &products,
   s.left = t;
   s.products = static_cast<int>(products.size());
   for (size_t i = 0; i < products.size(); ++i) {
-    if (!graph.nodes[products[i]].attrs.transposeB)
-      return refuse("the right operand's rows are not along K");
+    const bool kMajor = graph.nodes[products[i]].attrs.transposeB;
+    if (i > 0 && kMajor != s.kMajor)
+      return refuse("one right operand's rows are along K, the other's along N");
+    s.kMajor = kMajor;
     Result<StreamOperand> right = streamOperand(graph, *operands[2 * i + 1]);
     if (!right)
       return refuse(right.error().message);
@@ -173,7 +175,9 @@ StreamForm streamForm(const Graph &graph, const std::vector<NodeId> &products,
       return refuse(quoted(graph, right->rows.value) + " is " + dtypeName(u) + " beside " + dtypeName(t));
     if (i > 0 && u != s.right)
       return refuse("the right operands have different types");
-    if (!hasMap(right->rows, u, p.n))
+    if (!kMajor && isNarrow(u))
+      return refuse(quoted(graph, right->rows.value) + " is " + dtypeName(u) + ", and its rows are not along K");
+    if (!hasMap(right->rows, u, kMajor ? p.n : p.k))
       return refuse(quoted(graph, right->rows.value) + ": its rows, " + std::to_string(right->rows.stride) +
                     " elements apart, or its start are no multiples of 16 bytes");
     s.right = u;

@@ -18,7 +18,8 @@ struct StreamAccess {
   int64_t offset = 0, stride = 0;
 };
 
-/// The right operand of one product; `scale`: what each of its rows is multiplied by, or no value.
+/// The right operand of one product (a row is one of N, or of K where N is contiguous); `scale`: what each row of N is multiplied by, or
+/// no value.
 struct StreamOperand {
   StreamAccess rows, scale;
 };

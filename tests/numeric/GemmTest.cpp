@@ -11,7 +11,8 @@
 // --segments: products whose rows are reduced by segments (support/SegmentGraphs.h), most of them exact; with --large those for
 // warpgroup products.
 // --heads: heads of attention put beside each other before a product, or taken apart behind it; with --large as above.
-// --few: products of few rows and many weights, of 16 bits, or of 8 with a scale for each row of them, all of them, or a block.
+// --few: products of few rows and many weights, of 16 bits, along K or N, or of 8 with a scale for each row of them, all of them, or a
+// block.
 //
 //   numeric_gemm_test [--target cpu|cuda] [--seeds A:B] [--large] [--few] [--heads] [--segments] [--print]
 #include "frontend/json/JsonReader.h"
@@ -454,12 +455,22 @@ GraphSpec Generator::runFew() {
     (m > 8 && rng.chance(50) ? m : n) /= 2;
   const DType dtype = rng.chance(70) ? DType::BF16 : DType::F16;
   Val left = input(dtype, {m, k});
+  const bool alongN = rng.chance(30); // N is the weights' contiguous dimension
+  /// Whole, or columns of a larger matrix.
+  auto columns = [&] {
+    const int64_t start = rng.chance(30) ? 8 : 0;
+    Val whole = input(dtype, {k, n + 2 * start});
+    return start
+               ? *emit("slice", {whole}, {{"dim", integer(1)}, {"start", integer(start)}, {"end", integer(start + n)}})
+               : whole;
+  };
   std::optional<Val> out;
   for (int64_t products = rng.chance(20) ? 2 : 1; products > 0; --products) {
-    std::optional<Val> w = weights(dtype, n, k);
-    std::optional<Val> y =
-        w ? emit("linear", rng.chance(30) ? std::vector<Val>{left, *w, input(dtype, {n})} : std::vector<Val>{left, *w})
-          : w;
+    std::optional<Val> w = alongN ? columns() : weights(dtype, n, k);
+    std::optional<Val> y = !w               ? w
+                           : alongN         ? emit("matmul", {left, *w})
+                           : rng.chance(30) ? emit("linear", {left, *w, input(dtype, {n})})
+                                            : emit("linear", {left, *w});
     if (y && out) {
       std::optional<Val> gate = emit("silu", {*out});
       y = gate ? emit("mul", {*gate, *y}) : y;

@@ -17,12 +17,13 @@ struct Made {
   StreamForm form;
 };
 
-/// `weights` are made of [n, k] with the ops before decomposition that a graph has here: casts, products, views.
-Made formOf(int64_t m, int64_t k, const Weights &weights, DType left = DType::BF16, bool strict = false) {
+/// `weights` are made of [n, k], or [k, n], with the ops before decomposition that a graph has here: casts, products, views.
+Made formOf(int64_t m, int64_t k, const Weights &weights, DType left = DType::BF16, bool strict = false,
+            bool kMajor = true) {
   GraphBuilder g("few");
   g.strict(strict);
   TensorHandle a = g.input("a", left, {1, m, k});
-  g.output(g.matmul(a, weights(g), {.transposeB = true, .outDtype = DType::F32}), "y");
+  g.output(g.matmul(a, weights(g), {.transposeB = kMajor, .outDtype = DType::F32}), "y");
   Made out;
   out.graph = graphOf(g);
   std::vector<NodeId> products;
@@ -56,6 +57,28 @@ TEST(Stream, ReadsWhatIsInMemory) {
   ASSERT_EQ(part.form.refusal, "");
   EXPECT_EQ(part.form.right[0].rows.stride, 4160);
   EXPECT_EQ(part.form.right[0].rows.offset, 16);
+}
+
+TEST(Stream, WeightsAlongN) {
+  auto form = [](const Weights &weights) { return formOf(16, 4096, weights, DType::BF16, false, false).form; };
+  StreamForm whole = form([](GraphBuilder &g) { return g.input("w", DType::BF16, {1, 4096, 11008}); });
+  ASSERT_EQ(whole.refusal, "");
+  EXPECT_FALSE(whole.shape.kMajor);
+  EXPECT_EQ(whole.shape.n, 11008);
+  EXPECT_EQ(whole.right[0].rows.stride, 11008);
+  StreamForm part = form([](GraphBuilder &g) {
+    return g.slice(g.input("w", DType::BF16, {1, 4096, 528}), {.dim = 2, .start = 8, .end = 520});
+  });
+  ASSERT_EQ(part.refusal, "");
+  EXPECT_EQ(part.right[0].rows.stride, 528);
+  EXPECT_EQ(part.right[0].rows.offset, 8);
+  EXPECT_EQ(form([](GraphBuilder &g) { return g.input("w", DType::BF16, {1, 4096, 1004}); }).refusal,
+            "'w': its rows, 1004 elements apart, or its start are no multiples of 16 bytes");
+  EXPECT_EQ(form([](GraphBuilder &g) { return g.cast(g.input("w", DType::I8, {1, 4096, 1024}), DType::BF16); }).refusal,
+            "'w' is i8, and its rows are not along K");
+  EXPECT_EQ(
+      form([](GraphBuilder &g) { return g.permute(g.input("w", DType::BF16, {1, 1024, 4096}), {0, 2, 1}); }).refusal,
+      "'w' is not read row by row");
 }
 
 TEST(Stream, ScalesMultiplySums) {
@@ -109,14 +132,20 @@ TEST(Stream, TilesAreWhole) {
   for (DType right : {DType::BF16, DType::I8, DType::F8E4M3})
     for (int64_t n : {100, 4096, 5501, 11008, 28672, 128256})
       for (int64_t m : {1, 8, 9, 16, 31, 64})
-        for (int products : {1, 2}) {
+        for (int manner : {0, 1, 2, 3}) {
+          const int products = manner % 2 + 1;
           cost::StreamShape s = shapeOf(m, right, n);
           s.products = products;
+          s.kMajor = manner < 2;
+          if (!s.kMajor && (right != DType::BF16 || n % 8 != 0))
+            continue;
           std::optional<cost::StreamCandidate> c = cost::chooseStream(s, n % 2 == 0, 20, h200());
           if (!c)
             continue;
           const cost::StreamTile &t = c->tile;
-          EXPECT_EQ(t.direct, m == 1) << c->str();
+          EXPECT_EQ(t.direct, m == 1 && s.kMajor) << c->str();
+          if (!s.kMajor)
+            EXPECT_TRUE(t.rows() == t.tileN && (t.tileN == 32 || t.tileN == 64)) << "a line, or half of one";
           if (t.direct) {
             EXPECT_EQ(32 % (t.tileN * products), 0) << "lanes that end with one sum each";
             continue;

@@ -6,15 +6,19 @@ import json
 import sys
 
 
-def write(name, m, n, k, dtype="bf16", weights=1, granularity="axis", zero=False, behind=(), pitch=None, strict=False, narrow="i8"):
-    """`weights`: bytes of an element, `narrow`: their type where that is one; `pitch`: elements of a row of them in memory."""
+def write(name, m, n, k, dtype="bf16", weights=1, granularity="axis", zero=False, behind=(), pitch=None, strict=False, narrow="i8", along_n=False):
+    """`weights`: bytes of an element, `narrow`: their type where that is one; `pitch`: elements of a row of them in memory; `along_n`:
+    rows are of K. (16 bits alone.)"""
     name = "few_" + name
     inputs = {"a": {"dtype": dtype, "shape": [m, k]}}
     nodes, operands = [], []
     for i in range(2 if "gate" in behind else 1):
         w = f"w{i}"
-        inputs[w] = {"dtype": narrow if weights == 1 else dtype, "shape": [n, pitch or k]}
-        if pitch:
+        inputs[w] = {"dtype": narrow if weights == 1 else dtype, "shape": [k, pitch or n] if along_n else [n, pitch or k]}
+        if pitch and along_n:
+            nodes.append({"op": "slice", "inputs": [w], "outputs": [w + "s"], "attrs": {"dim": 1, "start": 8, "end": n + 8}})
+            w += "s"
+        elif pitch:
             nodes.append({"op": "slice", "inputs": [w], "outputs": [w + "s"], "attrs": {"dim": 1, "start": 0, "end": k}})
             w += "s"
         if weights == 1:
@@ -28,7 +32,7 @@ def write(name, m, n, k, dtype="bf16", weights=1, granularity="axis", zero=False
                 more = [f"z{i}"]
             nodes.append({"op": "dequantize", "inputs": [w, f"s{i}", *more], "outputs": [w + "d"], "attrs": attrs})
             w += "d"
-        nodes.append({"op": "linear", "inputs": ["a", w], "outputs": [f"y{i}"]})
+        nodes.append({"op": "matmul" if along_n else "linear", "inputs": ["a", w], "outputs": [f"y{i}"]})
         operands.append(f"y{i}")
     y = operands[0]
     if "gate" in behind:
@@ -63,4 +67,8 @@ write("pitch", 16, 11008, 4096, pitch=4100)
 write("rows", 129, 11008, 4096, weights=2)
 write("crowded", 64, 28672, 4096)  # as many registers as there are
 write("crowded_gate", 17, 11007, 4096, weights=2, behind=("gate", "residual"))
+write("columns", 16, 11008, 4096, weights=2, along_n=True)
+write("columns_deep", 33, 4096, 11008, "f16", weights=2, along_n=True, behind=("residual",))
+write("columns_gated", 8, 11000, 4096, weights=2, along_n=True, behind=("gate",), pitch=11024)
+write("columns_pitch", 16, 11008, 4096, weights=2, along_n=True, pitch=11028)
 write("small", 4, 512, 512, weights=2)
