@@ -451,11 +451,16 @@ GraphSpec Generator::runFew() {
   static const std::vector<int64_t> wide = {264, 1000, 1280, 2056, 3001, 4104, 5000, 5504, 8192, 11008},
                                     deep = {256, 416, 528, 1040, 1296, 2064, 3000, 3004, 4096, 4112};
   int64_t m = rng.chance(25) ? 1 : rng.range(1, 64), n = rng.pick(wide), k = rng.pick(deep);
-  while (m * n * k > kBudget)
+  const bool alongN = rng.chance(30); // N is the weights' contiguous dimension
+  if (alongN && rng.chance(70)) {     // deep, where such weights stream
+    m = rng.range(1, 3);
+    n = rng.pick<int64_t>({1032, 2056, 2072, 3000});
+    k = rng.pick<int64_t>({11008, 12312, 16400});
+  }
+  while (m * n * k > (alongN ? 3 : 1) * kBudget)
     (m > 8 && rng.chance(50) ? m : n) /= 2;
   const DType dtype = rng.chance(70) ? DType::BF16 : DType::F16;
   Val left = input(dtype, {m, k});
-  const bool alongN = rng.chance(30); // N is the weights' contiguous dimension
   /// Whole, or columns of a larger matrix.
   auto columns = [&] {
     const int64_t start = rng.chance(30) ? 8 : 0;
