@@ -308,7 +308,8 @@ static GemmSchedule gemmSchedule(DictionaryAttr schedule) {
   s.startApart = number(schedule, "start_apart");
   if (auto t = schedule.getAs<DictionaryAttr>("wgmma")) {
     auto small = [&](StringRef name) { return static_cast<int>(number(t, name)); };
-    s.wgmma = {.tileN = static_cast<int>(s.tileN),
+    s.turned = flag(t, "turned");
+    s.wgmma = {.tileN = static_cast<int>(s.turned ? s.tileM : s.tileN),
                .consumers = small("consumers"),
                .blocks = small("blocks"),
                .alternate = flag(t, "alternate"),
@@ -337,7 +338,7 @@ Result<int64_t> Driver::emitGemm(ModuleOp kernels, DictionaryAttr schedule, Grap
   kernel.body = std::move(body);
   kernel.early = early;
   if (s.kernel == "wgmma" || s.streams()) {
-    kernel.lanes = wgmmaLanes(s.shape.n);
+    kernel.lanes = s.turned ? 1 : wgmmaLanes(s.shape.n);
     if (s.streams())
       RL_TRY(emit::emitGemmStream(kernels, kernel, code, target.machine, launch));
     else

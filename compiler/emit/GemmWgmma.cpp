@@ -37,6 +37,8 @@ static GemmEpilogue epilogueOf(const GemmKernel &kernel, const GemmTraces &trace
                    s.pointers.drop_front(graph.inputs.size()));
     auto index = [&](int64_t v) { return arith::ConstantIndexOp::create(b, loc, v).getResult(); };
     Value row = s.row, vector = s.column;
+    if (form.shape.turned)
+      std::swap(row, vector);
     if (form.shape.batch > 1)
       row = arith::AddIOp::create(b, loc, arith::MulIOp::create(b, loc, s.batch, index(form.shape.m)), row);
     if (trace.lanes > 1)
@@ -47,8 +49,16 @@ static GemmEpilogue epilogueOf(const GemmKernel &kernel, const GemmTraces &trace
       e.bodies().spareRegisters();
     giveLoaded(e, graph, form, s);
     const bool integers = accumulatesIntegers(form.shape.a);
-    for (auto [i, v] : llvm::zip(traces.instances, s.products))
-      e.lane(i) = {integers ? DType::I32 : DType::F32, v, integers ? Value() : v, {}};
+    ArrayRef<Value> scales = ArrayRef<Value>(s.rows).drop_front(std::min(s.rows.size(), form.rows.size()));
+    for (size_t p = 0; p < s.products.size(); ++p) {
+      Value v = s.products[p];
+      if (form.shape.turned && form.weightScales[p].value != kNone) {
+        Lane scale = e.bodies().fromMemory(scales.front(), graph.type(form.weightScales[p].value).dtype);
+        v = arith::MulFOp::create(b, loc, v, e.bodies().wide(scale));
+        scales = scales.drop_front();
+      }
+      e.lane(traces.instances[p]) = {integers ? DType::I32 : DType::F32, v, integers ? Value() : v, {}};
+    }
     if (!form.shape.segment)
       e.emitLoads();
     if (s.kept) {
@@ -124,7 +134,7 @@ Status emitGemmWgmma(ModuleOp module, const GemmKernel &kernel, const CodeTarget
   const Graph &graph = kernel.body;
   RL_ASSIGN(GemmTraces traces, traceGemm(kernel, /*gpu=*/true));
   Trace pairs;
-  if (traces.left.load == kNone && dtypeSize(graph.type(traces.left.value).dtype) == 2) {
+  if (!kernel.schedule.turned && traces.left.load == kNone && dtypeSize(graph.type(traces.left.value).dtype) == 2) {
     RL_ASSIGN(pairs, traceOperand(graph, traces.left.value, {}, /*gpu=*/true, kLeftLanes));
   }
   std::vector<const Trace *> operands;
@@ -132,12 +142,15 @@ Status emitGemmWgmma(ModuleOp module, const GemmKernel &kernel, const CodeTarget
     operands.push_back(pairs.context ? &pairs : &traces.left.trace);
     operands.push_back(&right.trace);
   }
-  WgmmaForm form = wgmmaForm(graph, traces.epilogue, traces.products, operands);
+  const bool turned = kernel.schedule.turned;
+  WgmmaForm form = turned ? turnedForm(graph, traces.epilogue, traces.products, operands)
+                          : wgmmaForm(graph, traces.epilogue, traces.products, operands);
   if (!form.refusal.empty())
     return unsupported({}, "internal: no kernel of warpgroup products: " + form.refusal);
 
   WgmmaGemm g;
   g.name = kernel.name;
+  g.turned = turned;
   g.m = form.shape.m;
   g.n = form.shape.n;
   g.k = form.shape.k;
@@ -167,12 +180,15 @@ Status emitGemmWgmma(ModuleOp module, const GemmKernel &kernel, const CodeTarget
       g.left.columns.push_back({argument(a.value), dtype(a), a.offset, a.batch});
     for (const WgmmaAccess &a : form.computed->rows)
       g.left.rows.push_back({argument(a.value), dtype(a), a.offset, a.batch});
-    g.left.compute = leftOf(kernel, pairs, *form.computed, form.shape.m, target);
+    if (!turned)
+      g.left.compute = leftOf(kernel, pairs, *form.computed, form.shape.m, target);
   } else {
     g.a = operand(form.left, form.shape.aKMajor);
   }
   for (auto [p, a] : llvm::enumerate(form.right))
     g.b.push_back(operand(a, form.shape.isBKMajor(static_cast<int>(p))));
+  if (turned)
+    g.b.resize(static_cast<size_t>(form.shape.products), g.b[0]);
   g.promotes = form.shape.promotes;
   for (const WgmmaScaleAccess &a : form.scales)
     g.scales.push_back({argument(a.value), a.offset, a.rows, a.stride, a.kStride, a.batch});
@@ -185,6 +201,9 @@ Status emitGemmWgmma(ModuleOp module, const GemmKernel &kernel, const CodeTarget
     g.columns.push_back({argument(a.value), dtype(a), a.offset, a.batch});
   for (const WgmmaAccess &a : form.rows)
     g.rows.push_back({argument(a.value), dtype(a), a.offset, a.batch});
+  for (const WgmmaAccess &a : form.weightScales)
+    if (a.value != kNone)
+      g.rows.push_back({argument(a.value), dtype(a), a.offset, a.batch, a.row});
   for (const WgmmaSegmentAccess &a : form.segments)
     g.segments.push_back({static_cast<unsigned>(graph.inputs.size()) + a.place, graph.type(a.value).dtype, a.offset,
                           a.row, a.segment, a.batch});

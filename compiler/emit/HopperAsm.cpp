@@ -78,6 +78,48 @@ Value evictFirst(OpBuilder &b, Location loc) {
       .getResult(0);
 }
 
+/// Integers, bf16: the lower seven bits behind the exponent of 128 are 128 + them, and the sign behind it is 128 or 256. f16: the
+/// integer + 128 behind the exponent of 1024. Floats: by way of f16, which has all.
+Value widenPair(OpBuilder &b, Location loc, DType from, DType to, Value four, int half, Value exponents) {
+  auto pure = [&](const Twine &text, const char *constraints, ValueRange operands) {
+    return LLVM::InlineAsmOp::create(b, loc, b.getI32Type(), operands, b.getStringAttr(text),
+                                     b.getStringAttr(constraints), UnitAttr(), UnitAttr(),
+                                     LLVM::TailCallKindAttr::get(b.getContext(), LLVM::TailCallKind::None),
+                                     LLVM::AsmDialectAttr(), ArrayAttr())
+        .getResult(0);
+  };
+  const char *bytes = half ? "0x4342" : "0x4140";
+  if (from == DType::I8 && to == DType::BF16)
+    return pure(Twine("{\n.reg .b32 p, x, y;\nprmt.b32 p, $1, ") + (exponents ? "$2, " : "0x43434343, ") + bytes +
+                    ";\nand.b32 x, p, 0xff7fff7f;\nand.b32 y, p, 0xff80ff80;\nsub.rn.bf16x2 $0, x, y;\n}",
+                exponents ? "=r,r,r" : "=r,r", exponents ? ValueRange{four, exponents} : ValueRange{four});
+  if (from == DType::I8) {
+    Value offset = arith::ConstantIntOp::create(b, loc, b.getI32Type(), 0x64806480);
+    return pure(Twine("{\n.reg .b32 p, x;\nxor.b32 x, $1, 0x80808080;\nprmt.b32 p, x, 0x64646464, ") + bytes +
+                    ";\nsub.rn.f16x2 $0, p, $2;\n}",
+                "=r,r,r", {four, offset});
+  }
+  const char *type = from == DType::F8E4M3 ? "e4m3x2" : "e5m2x2", *which = half ? "{o, s}" : "{s, o}";
+  if (to == DType::F16)
+    return pure(Twine("{\n.reg .b16 s, o;\nmov.b32 ") + which + ", $1;\ncvt.rn.f16x2." + type + " $0, s;\n}", "=r,r",
+                four);
+  return pure(Twine("{\n.reg .b16 s, o, l, h;\n.reg .b32 p;\n.reg .f32 x, y;\nmov.b32 ") + which +
+                  ", $1;\ncvt.rn.f16x2." + type +
+                  " p, s;\nmov.b32 {l, h}, p;\ncvt.f32.f16 x, l;\ncvt.f32.f16 y, h;\ncvt.rn.bf16x2.f32 $0, y, x;\n}",
+              "=r,r", four);
+}
+
+/// No lane is below lane 0 and above lane 31 at once; but the assembler does not know.
+Value exponentsOf128(OpBuilder &b, Location loc) {
+  return LLVM::InlineAsmOp::create(b, loc, b.getI32Type(), ValueRange{},
+                                   b.getStringAttr("{\n.reg .b32 below;\nmov.u32 below, %lanemask_lt;\n"
+                                                   "shr.u32 below, below, 31;\nadd.u32 $0, below, 0x43434343;\n}"),
+                                   b.getStringAttr("=r"), UnitAttr(), UnitAttr(),
+                                   LLVM::TailCallKindAttr::get(b.getContext(), LLVM::TailCallKind::None),
+                                   LLVM::AsmDialectAttr(), ArrayAttr())
+      .getResult(0);
+}
+
 void HopperAsm::initBarrier(Value barrier, int count) {
   run("mbarrier.init.shared::cta.b64 [$0], " + Twine(count) + ";", "r", barrier);
 }
@@ -205,10 +247,11 @@ Value HopperAsm::fromLane(Value v, Value lane) {
   return compute(b.getF32Type(), "shfl.sync.idx.b32 $0, $1, $2, 31, 0xffffffff;", "=f,f,r", {v, lane});
 }
 
-void HopperAsm::storeMatrices(Value address, ValueRange values) {
+void HopperAsm::storeMatrices(Value address, ValueRange values, bool transposed) {
   SmallVector<Value> operands{address};
   operands.append(values.begin(), values.end());
-  run("stmatrix.sync.aligned.m8n8.x4.shared.b16 [$0], {$1, $2, $3, $4};", "r,r,r,r,r", operands);
+  run(Twine("stmatrix.sync.aligned.m8n8.x4") + (transposed ? ".trans" : "") + ".shared.b16 [$0], {$1, $2, $3, $4};",
+      "r,r,r,r,r", operands);
 }
 
 SmallVector<Value> HopperAsm::loadMatrices(Value address, bool transposed) {
@@ -283,20 +326,24 @@ SmallVector<Value> HopperAsm::multiply(const WgmmaShape &shape, ValueRange accum
 }
 
 SmallVector<Value> HopperAsm::startStep(const WgmmaShape &shape, int step, ValueRange accumulators, ValueRange a,
-                                        ValueRange bs, Value accumulate) {
+                                        ValueRange bs, Value accumulate, bool isGroup) {
   const size_t perBlock = static_cast<size_t>(shape.n) / 2, blocks = static_cast<size_t>(shape.blocks);
   const size_t firstA = 2 * accumulators.size(), firstB = firstA + a.size();
+  const size_t ownA =
+      a.size() > 4 * blocks ? 4 * blocks : 0; // each product has a left operand of its own, or all have one
   std::string text = "{\n.reg .pred some;\n.reg .b64 b;\nsetp.ne.b32 some, $" + std::to_string(firstB + bs.size()) +
                      ", 0;\nwgmma.fence.sync.aligned;\n";
   const std::string name = "wgmma.mma_async.sync.aligned.m64n" + std::to_string(shape.n) + "k16.f32." +
                            ptxType(shape.a) + "." + ptxType(shape.b) + " ";
-  for (size_t p = 0; p < bs.size(); ++p) {
-    text += "add.s64 b, $" + std::to_string(firstB + p) + ", " + std::to_string(step * shape.stepB) + ";\n";
+  for (size_t p = 0; p < static_cast<size_t>(shape.products); ++p) {
+    if (p < bs.size())
+      text += "add.s64 b, $" + std::to_string(firstB + p) + ", " + std::to_string(step * shape.stepB) + ";\n";
     for (size_t block = 0; block < blocks; ++block)
       text += name + coordinateText((p * blocks + block) * perBlock, perBlock) + ", " +
-              coordinateText(firstA + block * 4, 4) + ", b, some, 1, 1, " + (shape.transposeB ? "1" : "0") + ";\n";
+              coordinateText(firstA + p * ownA + block * 4, 4) + ", b, some, 1, 1, " + (shape.transposeB ? "1" : "0") +
+              ";\n";
   }
-  text += step == shape.steps - 1 ? "wgmma.commit_group.sync.aligned;\n}" : "}";
+  text += isGroup || step == shape.steps - 1 ? "wgmma.commit_group.sync.aligned;\n}" : "}";
   SmallVector<Value> operands(a);
   operands.append(bs.begin(), bs.end());
   operands.push_back(accumulate);
@@ -314,6 +361,18 @@ void HopperAsm::holdValues(Value address, ValueRange values) {
   operands.append(values.begin(), values.end());
   run(text, "r" + repeated(",r", values.size()), operands);
 }
+
+void HopperAsm::holdQuads(Value address, ValueRange values) {
+  std::string text = "{\n.reg .pred never;\nsetp.eq.b32 never, $0, 0xffffffff;\n";
+  for (size_t v = 0; v < values.size(); v += 4)
+    text += "@never st.shared.v4.b32 [$0], " + coordinateText(v + 1, 4) + ";\n";
+  text += "}";
+  SmallVector<Value> operands{address};
+  operands.append(values.begin(), values.end());
+  run(text, "r" + repeated(",r", values.size()), operands);
+}
+
+void HopperAsm::waitAllBut(int groups) { run("wgmma.wait_group.sync.aligned " + Twine(groups) + ";", "", {}); }
 
 SmallVector<Value> HopperAsm::finish(const WgmmaShape &shape, ValueRange accumulators) {
   return tied(shape, accumulators, "wgmma.wait_group.sync.aligned 0;", "", {});

@@ -63,6 +63,14 @@ bool accumulatesIntegers(DType a);
 /// The policy of what is read once: it leaves the L2 cache before what else is there. PTX ISA, "createpolicy"; compute capability 8.0.
 mlir::Value evictFirst(mlir::OpBuilder &, mlir::Location);
 
+/// Two of the four numbers of 8 bits in `four` (i8, f8e4m3 or f8e5m2), the lower (`half` 0) or the upper ones, as a pair of `to` (bf16
+/// or f16), exactly. All i32. Compute capability 9.0. `exponents`: exponentsOf128, or none.
+mlir::Value widenPair(mlir::OpBuilder &, mlir::Location, DType from, DType to, mlir::Value four, int half,
+                      mlir::Value exponents = {});
+/// 0x43434343 in a register of its own. As an immediate value the assembler would load it, or the permutation, anew for each pair: an
+/// instruction has one.
+mlir::Value exponentsOf128(mlir::OpBuilder &, mlir::Location);
+
 /// Addresses in shared memory are i32, those of barriers too.
 class HopperAsm {
 public:
@@ -113,9 +121,9 @@ public:
   mlir::Value firstLane(mlir::Value);                  ///< lane 0's value, known to be uniform
   mlir::Value fromLane(mlir::Value, mlir::Value lane); ///< that lane's value, f32
   /// Four matrices of 8x8 elements of 16 bits, a pair of each in a thread's `values` (i32), to rows at `address`: lane l has
-  /// the address of row l % 8 of matrix l / 8.
-  void storeMatrices(mlir::Value address, mlir::ValueRange values);
-  /// The same the other way: what the rows at `address` hold, as four i32. Transposed, a pair is of neighbours in a column.
+  /// the address of row l % 8 of matrix l / 8. Transposed, a pair is of neighbours in a column, in memory.
+  void storeMatrices(mlir::Value address, mlir::ValueRange values, bool transposed = false);
+  /// The same the other way: what the rows at `address` hold, as four i32.
   llvm::SmallVector<mlir::Value> loadMatrices(mlir::Value address, bool transposed = false);
 
   // Products
@@ -126,13 +134,17 @@ public:
   /// Waits for all products.
   llvm::SmallVector<mlir::Value> finish(const WgmmaShape &, mlir::ValueRange accumulators);
   /// One of the steps of multiply with the left operand in registers: `a` has, by block of 64 rows, four i32 of two 16-bit numbers
-  /// each (PTX ISA, "Register fragments for wgmma", A). Waits for nothing; but a warp that starts another while the tensor cores have
-  /// not come to this one stands still.
+  /// each, of all products or of each; `b` one right operand a product, or one of all (PTX ISA, "Register fragments for wgmma", A). Waits for nothing; but a warp that starts another while the tensor cores have
+  /// not come to this one stands still. `isGroup`: the step is a group (waitAllBut), otherwise all steps are.
   llvm::SmallVector<mlir::Value> startStep(const WgmmaShape &, int step, mlir::ValueRange accumulators,
-                                           mlir::ValueRange a, mlir::ValueRange b, mlir::Value accumulate);
+                                           mlir::ValueRange a, mlir::ValueRange b, mlir::Value accumulate,
+                                           bool isGroup = false);
   /// Has the values (i32) computed by here, where ptxas would do so behind a wait for products, and in registers of their own until
   /// here: a store that is never made, as no `address` in shared memory is that of the last byte.
   void holdValues(mlir::Value address, mlir::ValueRange values);
+  /// The same of fours that lie beside each other anyway, as a left operand's registers do: an instruction each.
+  void holdQuads(mlir::Value address, mlir::ValueRange values);
+  void waitAllBut(int groups); ///< for all groups of products but the last
 
 private:
   void run(const llvm::Twine &text, const llvm::Twine &constraints, mlir::ValueRange operands);

@@ -52,31 +52,9 @@ Value StreamParts::pure(const Twine &text, const char *constraints, ValueRange o
       .getResult(0);
 }
 
-/// Two of four numbers, the lower or the upper ones. Integers, bf16: the lower seven bits behind the exponent of 128 are 128 + them,
-/// and the sign behind it is 128 or 256. f16: the integer + 128 behind the exponent of 1024. Floats: by way of f16, which has all.
-Value StreamParts::widenPair(Value four, int half) {
-  const char *bytes = half ? "0x4342" : "0x4140";
-  if (shape.right == DType::I8 && shape.left == DType::BF16)
-    return pure(Twine("{\n.reg .b32 p, x, y;\nprmt.b32 p, $1, 0x43434343, ") + bytes +
-                    ";\nand.b32 x, p, 0xff7fff7f;\nand.b32 y, p, 0xff80ff80;\nsub.rn.bf16x2 $0, x, y;\n}",
-                "=r,r", four);
-  if (shape.right == DType::I8)
-    return pure(Twine("{\n.reg .b32 p, x;\nxor.b32 x, $1, 0x80808080;\nprmt.b32 p, x, 0x64646464, ") + bytes +
-                    ";\nsub.rn.f16x2 $0, p, $2;\n}",
-                "=r,r,r", {four, i.of(0x64806480)});
-  const char *type = shape.right == DType::F8E4M3 ? "e4m3x2" : "e5m2x2", *which = half ? "{o, s}" : "{s, o}";
-  if (shape.left == DType::F16)
-    return pure(Twine("{\n.reg .b16 s, o;\nmov.b32 ") + which + ", $1;\ncvt.rn.f16x2." + type + " $0, s;\n}", "=r,r",
-                four);
-  return pure(Twine("{\n.reg .b16 s, o, l, h;\n.reg .b32 p;\n.reg .f32 x, y;\nmov.b32 ") + which +
-                  ", $1;\ncvt.rn.f16x2." + type +
-                  " p, s;\nmov.b32 {l, h}, p;\ncvt.f32.f16 x, l;\ncvt.f32.f16 y, h;\ncvt.rn.bf16x2.f32 $0, y, x;\n}",
-              "=r,r", four);
-}
-
 std::pair<Value, Value> StreamParts::widen(Value four) {
-  Value low = widenPair(four, 0);
-  return {low, widenPair(four, 1)};
+  Value low = widenPair(b, loc, shape.right, shape.left, four, 0);
+  return {low, widenPair(b, loc, shape.right, shape.left, four, 1)};
 }
 
 std::pair<Value, Value> StreamParts::widenAlternate(Value four) {

@@ -57,7 +57,6 @@ protected:
 private:
   bool areAhead(llvm::function_ref<ValueId(const StreamOperand &)>) const;
   mlir::Value pure(const llvm::Twine &text, const char *constraints, mlir::ValueRange operands);
-  mlir::Value widenPair(mlir::Value four, int half);
   void storeSums(mlir::ValueRange sums, llvm::ArrayRef<llvm::SmallVector<mlir::Value>> scales, mlir::Value part,
                  mlir::Value row);
 };

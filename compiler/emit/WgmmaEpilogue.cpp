@@ -38,16 +38,44 @@ Value WgmmaEpilogueEmitter::sharedPointer(Value address) {
   return LLVM::IntToPtrOp::create(b, loc, LLVM::LLVMPointerType::get(b.getContext(), 3), address);
 }
 
-/// This warp's buffer.
+/// Which lane starts and waits for copies between staging and global memory: one of each warp; of a result turned round one of each
+/// warpgroup, whose warps have parts of the same rows in memory.
+Value WgmmaEpilogueEmitter::isCopying() {
+  Value isFirst = i.equal(block.lane, i.of(0));
+  if (!plan.gemm->turned)
+    return isFirst;
+  return arith::AndIOp::create(b, loc, isFirst, i.equal(i.andWith(block.warp, 3), i.of(0)));
+}
+
+/// The first of the rows that are copied together, where `row` is the warp's first.
+Value WgmmaEpilogueEmitter::firstRowOf(Value row) {
+  return plan.gemm->turned ? i.sub(row, i.mul(i.andWith(block.warp, 3), 16)) : row;
+}
+
+/// Of those whose rows are copied together.
+void WgmmaEpilogueEmitter::syncCopied() {
+  if (plan.gemm->turned)
+    hopper.syncWarpgroup(i.shiftRight(block.warp, 2));
+  else
+    hopper.syncWarp();
+}
+
+/// This warp's buffer; turned round, the warpgroup's.
 Value WgmmaEpilogueEmitter::bufferOf(Value buffer) {
   int64_t staging = plan.shared.stage * plan.tile().stages;
+  if (plan.gemm->turned) {
+    const int64_t each = 4 * plan.shared.slots;
+    Value warpgroup = i.mul(i.shiftRight(block.warp, 2), plan.buffers * each);
+    return i.add(i.add(i.add(block.base, warpgroup), i.mul(buffer, each)), staging);
+  }
   Value warp = i.mul(block.warp, plan.buffers * plan.shared.slots);
   return i.add(i.add(i.add(block.base, warp), i.mul(buffer, plan.shared.slots)), staging);
 }
 
 Value WgmmaEpilogueEmitter::barrierOf(Value buffer) {
   int64_t first = plan.barriers() + 16 * plan.tile().stages;
-  return i.add(i.add(block.base, i.mul(i.add(i.mul(block.warp, plan.buffers), buffer), 8)), first);
+  Value owner = plan.gemm->turned ? i.shiftRight(block.warp, 2) : block.warp;
+  return i.add(i.add(block.base, i.mul(i.add(i.mul(owner, plan.buffers), buffer), 8)), first);
 }
 
 void WgmmaEpilogueEmitter::initBarriers() {
@@ -83,7 +111,7 @@ Value WgmmaEpilogueEmitter::within(const GemmSlot &slot, Value row, Value byteCo
 void WgmmaEpilogueEmitter::loadTiles(const GemmPlace &place, Value chunk) {
   int perRow = plan.chunks() / plan.tile().blocks;
   Value buffer = i.rem(chunk, plan.buffers), barrier = barrierOf(buffer);
-  Value row = i.add(place.row, i.mul(i.div(chunk, perRow), 64));
+  Value row = firstRowOf(i.add(place.row, i.mul(i.div(chunk, perRow), 64)));
   Value column = i.add(place.column, chunkColumn(i.rem(chunk, perRow)));
   int64_t bytes = 0;
   for (int s : plan.tileSlot)
@@ -93,7 +121,8 @@ void WgmmaEpilogueEmitter::loadTiles(const GemmPlace &place, Value chunk) {
     const GemmSlot &slot = plan.slots[static_cast<size_t>(plan.tileSlot[t])];
     SmallVector<Value> batch = batchCoordinates(i, *plan.gemm, plan.gemm->tiles[t].batchStrides, place.batch);
     for (int sub = 0; sub < slot.subs; ++sub) {
-      SmallVector<Value> at{i.add(column, sub * slot.subColumns()), row};
+      SmallVector<Value> at{i.add(plan.gemm->turned ? row : column, sub * slot.subColumns()),
+                            plan.gemm->turned ? column : row};
       at.append(batch.begin(), batch.end());
       hopper.load(i.add(bufferOf(buffer), slot.offset + sub * slot.subBytes()),
                   block.maps[static_cast<size_t>(plan.tileMap[t])], at, barrier);
@@ -158,6 +187,9 @@ void WgmmaEpilogueEmitter::loadRows(const GemmPlace &tilePlace) {
     for (int part = 0; part < 2 * plan.tile().blocks; ++part) {
       Value row = i.add(i.add(place.row, i.shiftRight(block.lane, 2)), part / 2 * 64 + part % 2 * 8);
       Value offset = arith::ExtUIOp::create(b, loc, b.getI64Type(), i.min(row, i.of(g.m - 1)));
+      if (vector.stride != 1)
+        offset =
+            arith::MulIOp::create(b, loc, offset, arith::ConstantIntOp::create(b, loc, b.getI64Type(), vector.stride));
       Value at = LLVM::GEPOp::create(b, loc, block.pointers[vector.arg].getType(), element, block.pointers[vector.arg],
                                      ValueRange{arith::AddIOp::create(b, loc, start, offset).getResult()});
       values.push_back(LLVM::LoadOp::create(b, loc, element, at, static_cast<unsigned>(dtypeSize(vector.dtype))));
@@ -171,7 +203,7 @@ void WgmmaEpilogueEmitter::prefetch(const GemmPlace &tilePlace) {
     loadColumns(tilePlace);
   if (!hasTiles())
     return;
-  auto one = scf::IfOp::create(b, loc, i.equal(block.lane, i.of(0)));
+  auto one = scf::IfOp::create(b, loc, isCopying());
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPoint(one.thenBlock()->getTerminator());
   GemmPlace place = warpPlace(tilePlace);
@@ -182,8 +214,10 @@ void WgmmaEpilogueEmitter::prefetch(const GemmPlace &tilePlace) {
   loadTiles(place, loop.getInductionVar());
 }
 
-/// What a pair of elements has of a slot, and where it is.
+/// What a pair of elements has of a slot, and where it is. Turned round, where an element is; its pair is in the next row.
 Value WgmmaEpilogueEmitter::pairAddress(const GemmSlot &slot, Value buffer, Value inRow, Value inColumn) {
+  if (plan.gemm->turned)
+    std::tie(inRow, inColumn) = std::pair(inColumn, i.add(inRow, i.mul(i.andWith(block.warp, 3), 16)));
   Value bytes = i.mul(inColumn, slot.elementBytes);
   Value address = i.add(i.add(buffer, i.add(rowOffset(slot, inRow), within(slot, inRow, bytes))), slot.offset);
   if (slot.subs > 1)
@@ -210,7 +244,16 @@ Status WgmmaEpilogueEmitter::evaluate(const GemmPlace &place, const GemmGroup &a
       SmallVector<Value> tileValues;
       for (size_t t = 0; t < g.tiles.size(); ++t) {
         const GemmSlot &slot = plan.slots[static_cast<size_t>(plan.tileSlot[t])];
-        Type type = VectorType::get({2}, elementType(g.tiles[t].dtype));
+        Type element = elementType(g.tiles[t].dtype), type = VectorType::get({2}, element);
+        if (g.turned) {
+          SmallVector<Value> both;
+          for (int which = 0; which < 2; ++which)
+            both.push_back(LLVM::LoadOp::create(b, loc, element,
+                                                sharedPointer(pairAddress(slot, base, inRow, i.add(inColumn, which))),
+                                                static_cast<unsigned>(slot.elementBytes)));
+          tileValues.push_back(vector::FromElementsOp::create(b, loc, type, both));
+          continue;
+        }
         tileValues.push_back(LLVM::LoadOp::create(b, loc, type, sharedPointer(pairAddress(slot, base, inRow, inColumn)),
                                                   static_cast<unsigned>(2 * slot.elementBytes)));
       }
@@ -290,6 +333,13 @@ Status WgmmaEpilogueEmitter::emitGroup(const GemmPlace &place, const GemmGroup &
                     for (size_t o = 0; o < g.outputs.size(); ++o) {
                       const GemmSlot &slot = plan.slots[static_cast<size_t>(plan.outputSlot[o])];
                       Value v = results[0][o];
+                      if (g.turned && slot.elementBytes != 2) {
+                        for (int which = 0; which < 2; ++which)
+                          LLVM::StoreOp::create(b, loc, results[static_cast<size_t>(which)][o],
+                                                sharedPointer(pairAddress(slot, base, inRow, i.add(inColumn, which))),
+                                                static_cast<unsigned>(slot.elementBytes));
+                        continue;
+                      }
                       if (results.size() == 2)
                         v = vector::FromElementsOp::create(b, loc, VectorType::get({2}, v.getType()),
                                                            ValueRange{results[0][o], results[1][o]});
@@ -307,10 +357,11 @@ Status WgmmaEpilogueEmitter::emitGroup(const GemmPlace &place, const GemmGroup &
     if (words[o].empty())
       continue;
     const GemmSlot &slot = plan.slots[static_cast<size_t>(plan.outputSlot[o])];
-    Value matrix = i.shiftRight(block.lane, 3);
-    Value inRow = i.add(i.andWith(block.lane, 7), i.mul(i.andWith(matrix, 1), 8));
+    Value matrix = i.shiftRight(block.lane, 3), inMatrix = i.andWith(block.lane, 7);
+    Value inRow = i.mul(i.andWith(matrix, 1), 8);
     Value inColumn = i.add(i.mul(at.group, kGroup), i.mul(i.shiftRight(matrix, 1), 8));
-    hopper.storeMatrices(pairAddress(slot, base, inRow, inColumn), words[o]);
+    (g.turned ? inColumn : inRow) = i.add(g.turned ? inColumn : inRow, inMatrix);
+    hopper.storeMatrices(pairAddress(slot, base, inRow, inColumn), words[o], g.turned);
   }
   return {};
 }
@@ -361,7 +412,7 @@ void WgmmaEpilogueEmitter::storePlain(const GemmTensor &t, const GemmSlot &slot,
 void WgmmaEpilogueEmitter::storeChunk(const GemmPlace &place, Value row, Value column, Value buffer) {
   const WgmmaGemm &g = *plan.gemm;
   if (plan.storesByMap()) {
-    auto one = scf::IfOp::create(b, loc, i.equal(block.lane, i.of(0)));
+    auto one = scf::IfOp::create(b, loc, isCopying());
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPoint(one.thenBlock()->getTerminator());
     for (size_t o = 0; o < g.outputs.size(); ++o) {
@@ -370,9 +421,9 @@ void WgmmaEpilogueEmitter::storeChunk(const GemmPlace &place, Value row, Value c
       const GemmSlot &slot = plan.slots[static_cast<size_t>(plan.outputSlot[o])];
       SmallVector<Value> batch = batchCoordinates(i, g, g.outputs[o].batchStrides, place.batch);
       for (int sub = 0; sub < slot.subs; ++sub) {
-        Value first = i.add(column, sub * slot.subColumns());
+        Value first = i.add(g.turned ? firstRowOf(row) : column, sub * slot.subColumns());
         const int64_t part = g.outputs[o].part;
-        SmallVector<Value> at{part ? i.rem(first, part) : first, row};
+        SmallVector<Value> at{part ? i.rem(first, part) : first, g.turned ? column : row};
         if (part)
           at.push_back(i.div(first, part));
         at.append(batch.begin(), batch.end());
@@ -451,26 +502,26 @@ void WgmmaEpilogueEmitter::beginChunk(const GemmGroup &at, Value count) {
     Value uses = i.add(i.mul(count, plan.chunks() / plan.buffers), i.div(at.chunk, plan.buffers));
     hopper.wait(barrierOf(at.buffer), i.andWith(uses, 1));
   } else if (plan.storesByMap()) {
-    auto one = scf::IfOp::create(b, loc, i.equal(block.lane, i.of(0)));
+    auto one = scf::IfOp::create(b, loc, isCopying());
     OpBuilder::InsertionGuard inner(b);
     b.setInsertionPoint(one.thenBlock()->getTerminator());
     hopper.waitStoresRead(plan.buffers - 1);
   }
-  hopper.syncWarp();
+  syncCopied();
 }
 
 void WgmmaEpilogueEmitter::endChunk(const GemmPlace &place, const GemmGroup &at) {
   if (plan.storesByMap())
     hopper.fenceProxy();
-  hopper.syncWarp();
+  syncCopied();
   storeChunk(place, at.row, at.column, at.buffer);
   bool plain = llvm::any_of(plan.outputMap, [](int m) { return m < 0; });
   if (plain)
     hopper.syncWarp();
   if (hasTiles() && plan.buffers < plan.chunks()) {
     Value further = i.add(at.chunk, plan.buffers);
-    auto more = scf::IfOp::create(
-        b, loc, arith::AndIOp::create(b, loc, i.equal(block.lane, i.of(0)), i.less(further, i.of(plan.chunks()))));
+    auto more =
+        scf::IfOp::create(b, loc, arith::AndIOp::create(b, loc, isCopying(), i.less(further, i.of(plan.chunks()))));
     OpBuilder::InsertionGuard inner(b);
     b.setInsertionPoint(more.thenBlock()->getTerminator());
     if (plan.storesByMap())

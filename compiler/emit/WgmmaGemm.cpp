@@ -126,7 +126,7 @@ void KernelEmitter::loadStage(const GemmPlace &place, ArrayRef<SmallVector<Value
   Value mapA = block.maps[plan.mapA];
   for (int64_t m = 0; g.left.tiles.empty() && m < tile.tileM(); m += g.a.kMajor ? plan.boxA : kMnBox)
     hopper.load(i.add(base, m * 128), mapA, coordinates(g.a, i.add(place.row, m), 0), barrier);
-  for (size_t p = 0; p < g.b.size(); ++p) {
+  for (size_t p = 0; p < plan.rights(); ++p) {
     Value map = block.maps[plan.mapB[p]];
     Value to = i.add(base, plan.shared.a + static_cast<int64_t>(p) * plan.shared.b);
     int64_t columns = tile.tileN / tile.cluster; // of this block's share
@@ -141,7 +141,7 @@ void KernelEmitter::loadStage(const GemmPlace &place, ArrayRef<SmallVector<Value
       if (tile.cluster > 1)
         hopper.loadMulticast(i.add(to, n * 128), map, c, barrier, (1 << tile.cluster) - 1);
       else
-        hopper.load(i.add(to, n * 128), map, c, barrier, policy);
+        hopper.load(i.add(to, n * 128), map, c, barrier, g.turned ? Value() : policy);
     }
   }
 }
@@ -154,7 +154,8 @@ void KernelEmitter::loadLeft(const GemmPlace &place, Value k, Value base, Value 
       for (int64_t m = 0; m < tile.tileM(); m += plan.boxA) {
         SmallVector<Value> at{i.add(k, sub * slot.subColumns()), i.add(place.row, m)};
         at.append(batch.begin(), batch.end());
-        hopper.load(i.add(base, slot.offset + (sub * tile.tileM() + m) * slot.span), block.maps[map], at, barrier);
+        hopper.load(i.add(base, slot.offset + (sub * tile.tileM() + m) * slot.span), block.maps[map], at, barrier,
+                    g.turned ? policy : Value());
       }
   }
   int64_t to = plan.shared.a + plan.shared.b * static_cast<int64_t>(g.b.size());
@@ -279,7 +280,7 @@ void KernelEmitter::release(Value stage) {
 
 SmallVector<Value> KernelEmitter::rightOperands(Value stageOffset) {
   SmallVector<Value> out;
-  for (size_t p = 0; p < g.b.size(); ++p)
+  for (size_t p = 0; p < plan.rights(); ++p)
     out.push_back(descriptor(
         i.add(i.add(block.base, plan.shared.a + static_cast<int64_t>(p) * plan.shared.b), stageOffset), g.b[p].kMajor));
   return out;
@@ -341,23 +342,43 @@ SmallVector<Value> KernelEmitter::emitProducts(WgmmaEpilogueEmitter &epilogue, c
 }
 
 /// A tile's products whose left operand is computed on the way: while those of a stage are under way, which the tensor cores read from
-/// registers step by step, the same step of the next stage. None are under way where the loop begins anew, or ptxas would serialise them (C7513).
+/// registers step by step, the same step of the next stage. None are under way where the loop begins anew, or ptxas would serialise them
+/// (C7513). Where the operand is widened numbers, which take few instructions, two stages are a round of the loop: each has registers of
+/// its own, between which nothing is moved, and the first one's products end under the second's.
 Result<SmallVector<Value>> KernelEmitter::emitComputed(WgmmaEpilogueEmitter &epilogue, const WgmmaShape &shape,
                                                        const GemmPlace &place, Value &stage, Value &parity) {
   WgmmaLeftEmitter left(b, loc, plan, block);
   left.loadRows(place);
-  const auto count = static_cast<size_t>(shape.accumulators()), perStep = static_cast<size_t>(4 * tile.blocks);
+  const bool widens = g.turned;
+  const auto count = static_cast<size_t>(shape.accumulators()),
+             perStep = static_cast<size_t>(4 * tile.blocks * (widens ? shape.products : 1));
   const size_t registers = perStep * static_cast<size_t>(shape.steps);
   auto addressOf = [&](Value at) { return i.add(block.base, i.mul(at, plan.shared.stage)); };
-  /// A stage's products from the registers `a`; with `next` what its left operand is, behind the results.
-  auto emitStage = [&](ValueRange sums, ValueRange a, Value at, Value accumulate, Value kBlock, Value next,
-                       Value turn) -> Result<SmallVector<Value>> {
+  // A stage whose products are under way while the next one's begin, and the registers that they read.
+  Value before;
+  SmallVector<Value> beforeA;
+  auto endStage = [&](ValueRange a, Value at) { // the tensor cores have read the registers until now
+    if (widens)
+      hopper.holdQuads(addressOf(at), a);
+    else
+      hopper.holdValues(addressOf(at), a);
+    release(at);
+  };
+  /// A stage's products from the registers `a`; with `next` what its left operand is, behind the results. `ends`: no product is under
+  /// way behind it.
+  auto emitStage = [&](ValueRange sums, ValueRange a, Value at, Value accumulate, Value kBlock, Value next, Value turn,
+                       bool ends) -> Result<SmallVector<Value>> {
     SmallVector<Value> out(sums), ahead, bs = rightOperands(i.mul(at, plan.shared.stage));
     Value from = next ? addressOf(next) : Value();
     WgmmaLeftEmitter::Loaded loaded;
     auto startStep = [&](int step) {
       ValueRange own = a.slice(static_cast<size_t>(step) * perStep, perStep);
-      out = hopper.startStep(shape, step, out, own, bs, step == 0 ? accumulate : i.of(1));
+      out = hopper.startStep(shape, step, out, own, bs, step == 0 ? accumulate : i.of(1), /*isGroup=*/widens);
+      if (!before)
+        return;
+      hopper.waitAllBut(1);
+      endStage(beforeA, before);
+      before = Value();
     };
     // What is loaded in 32 bits is so little work that the next step had better not wait for its loads.
     const bool isBetween = llvm::all_of(g.left.tiles, [](const WgmmaOperand &o) { return dtypeSize(o.dtype) < 4; });
@@ -371,14 +392,30 @@ Result<SmallVector<Value>> KernelEmitter::emitComputed(WgmmaEpilogueEmitter &epi
       if (step % 2 == 0)
         loaded = left.load(from, step);
       RL_ASSIGN(SmallVector<Value> values, left.compute(place, kBlock, step, loaded));
-      if (isBetween)
+      if (isBetween && !widens)
         hopper.holdValues(from, values);
       ahead.append(values);
     }
-    out = hopper.finish(shape, out);
-    hopper.holdValues(addressOf(at), a); // which the tensor cores have read until now
-    release(at);
+    if (next && widens)
+      hopper.holdQuads(from, ahead);
+    if (ends) {
+      out = hopper.finish(shape, out);
+      endStage(a, at);
+    } else {
+      before = at;
+      beforeA.assign(a.begin(), a.end());
+    }
     out.append(ahead);
+    return out;
+  };
+  /// `carried`: sums, the stage's registers, the stage and its parity.
+  auto advance = [&](ValueRange carried, Value kBlock, bool ends) -> Result<SmallVector<Value>> {
+    Value at = carried[count + registers];
+    prefetch(epilogue, place, kBlock);
+    auto [nextStage, nextParity] = next(at, carried.back());
+    RL_ASSIGN(SmallVector<Value> out, emitStage(carried.take_front(count), carried.slice(count, registers), at, kBlock,
+                                                i.add(kBlock, 1), nextStage, nextParity, ends));
+    out.append({nextStage, nextParity});
     return out;
   };
 
@@ -392,27 +429,29 @@ Result<SmallVector<Value>> KernelEmitter::emitComputed(WgmmaEpilogueEmitter &epi
     carried.append(values);
   }
   carried.append({stage, parity});
-  const int64_t last = plan.kBlocks - 1;
-  auto loop = scf::ForOp::create(b, loc, i.of(0), i.of(last), i.of(1), carried);
+  const int64_t last = plan.kBlocks - 1, round = widens ? 2 : 1, inRounds = last / round * round;
+  auto loop = scf::ForOp::create(b, loc, i.of(0), i.of(inRounds), i.of(round), carried);
   {
     OpBuilder::InsertionGuard inner(b);
     b.setInsertionPointToStart(loop.getBody());
-    Value kBlock = loop.getInductionVar();
-    ValueRange arguments = loop.getRegionIterArgs();
-    Value at = arguments[count + registers];
-    prefetch(epilogue, place, kBlock);
-    auto [nextStage, nextParity] = next(at, arguments.back());
-    RL_ASSIGN(SmallVector<Value> out, emitStage(arguments.take_front(count), arguments.slice(count, registers), at,
-                                                kBlock, i.add(kBlock, 1), nextStage, nextParity));
-    out.append({nextStage, nextParity});
+    SmallVector<Value> out(loop.getRegionIterArgs());
+    for (int64_t which = 0; which < round; ++which) {
+      const SmallVector<Value> now = out;
+      RL_ASSIGN(out, advance(now, i.add(loop.getInductionVar(), which), which == round - 1));
+    }
     scf::YieldOp::create(b, loc, out);
   }
-  ValueRange results = loop.getResults();
+  carried.assign(loop.getResults().begin(), loop.getResults().end());
+  if (inRounds < last) {
+    const SmallVector<Value> now = carried;
+    RL_ASSIGN(carried, advance(now, i.of(inRounds), true));
+  }
+  ValueRange results(carried);
   Value at = results[count + registers];
   if (last <= 1)
     prefetch(epilogue, place, i.of(last));
   RL_ASSIGN(SmallVector<Value> sums, emitStage(results.take_front(count), results.slice(count, registers), at,
-                                               i.of(last), i.of(last), Value(), Value()));
+                                               i.of(last), i.of(last), Value(), Value(), true));
   std::tie(stage, parity) = next(at, results.back());
   return sums;
 }

@@ -39,7 +39,8 @@ struct WgmmaScales {
   std::vector<int64_t> batchStrides;
 };
 
-/// A tensor of M by N, N contiguous: an output, or one that the epilogue reads. Of an output whose columns lie in parts, column n is
+/// A tensor of M by N, N contiguous: an output, or one that the epilogue reads (of N by M, M contiguous, where the result is turned
+/// round). Of an output whose columns lie in parts, column n is
 /// n % part of its row, and n / part * partStride is added.
 struct GemmTensor {
   unsigned arg = 0;
@@ -49,12 +50,13 @@ struct GemmTensor {
   int64_t part = 0, partStride = 0; ///< part: whole chunks of columns, of which N has a whole number; 0: one part
 };
 
-/// A vector that the epilogue reads: one element a column (N), or one a row (M).
+/// A vector that the epilogue reads: one element a column (N), or one a row (M). `stride`: of one a row, from an element to the next.
 struct GemmVector {
   unsigned arg = 0;
   DType dtype = DType::BF16;
   int64_t offset = 0;
   std::vector<int64_t> batchStrides;
+  int64_t stride = 1;
 };
 
 /// A tensor with one element for each segment of WgmmaGemm::segment columns of a row: that of (batch, row, column) at offset + sum of
@@ -66,7 +68,8 @@ struct GemmSegmentTensor {
   std::vector<int64_t> batchStrides;
 };
 
-/// Where in the result the epilogue is: `lanes` columns of one row (where that is one, vectors are scalars). Rows and columns beyond the result are moved to its last,
+/// Where in the result the epilogue is: `lanes` columns of one row (where that is one, as it is of a result turned round, vectors are
+/// scalars). Rows and columns beyond the result are moved to its last,
 /// so that loads need no guard; what is computed for them is not stored.
 struct GemmSite {
   mlir::Value batch, row, column;          ///< index
@@ -93,13 +96,16 @@ using GemmEpilogue =
 /// The left operand where it is computed as it is multiplied: `compute` gives the value, 16 bits wide, of two neighbours along K from
 /// tensors of M by K (`tiles` of its site), vectors along K (`columns`) and of M (`rows`). Its site has no products.
 struct WgmmaLeft {
-  std::vector<WgmmaOperand> tiles; ///< K contiguous; none: the operand is in memory as it is
+  std::vector<WgmmaOperand>
+      tiles; ///< K contiguous; none: the operand is in memory as it is. Turned round: of each product one
   std::vector<GemmVector> columns, rows;
   GemmEpilogue compute;
 };
 
 struct WgmmaGemm {
   std::string name;
+  bool turned = false; ///< the result lies transposed in memory (cost::GemmShape::turned); all of `b` are one operand
+
   int64_t m = 0, n = 0, k = 0;
   std::vector<int64_t> batch; ///< extents, the outermost first, at most 3
   unsigned pointers = 0;      ///< the kernel's pointer parameters
@@ -111,7 +117,7 @@ struct WgmmaGemm {
   std::vector<GemmVector> columns, rows; ///< likewise: loaded ahead, where the callback's own loads would be waited for
   bool promotes = false; ///< sums of 8-bit floats over 128 of K are added up in f32 (cost::GemmShape::promotes)
   std::vector<WgmmaScales> scales; ///< of the left and the right operand, or none; one product, promoted
-  bool once = false;               ///< the right operands leave the L2 cache first
+  bool once = false;               ///< the right operands (the left one's, turned round) leave the L2 cache first
   bool branches = false;           ///< what the epilogue computes may part the threads of a warp
   int64_t segment = 0;             ///< columns that are reduced together (cost::GemmShape::segment); 0: none are
   std::vector<std::vector<Combiner>> reductions; ///< by level: those of the second need what the first give

@@ -18,7 +18,10 @@ using namespace mlir;
 namespace rl::emit {
 
 WgmmaLeftEmitter::WgmmaLeftEmitter(OpBuilder &b, Location loc, const GemmPlan &plan, const GemmBlock &block)
-    : b(b), loc(loc), plan(plan), block(block), i(b, loc), hopper(b, loc) {}
+    : b(b), loc(loc), plan(plan), block(block), i(b, loc), hopper(b, loc) {
+  if (plan.gemm->turned)
+    exponents = exponentsOf128(b, loc);
+}
 
 static Type elementType(OpBuilder &b, DType t) {
   return t == DType::F32 ? Type(b.getF32Type()) : b.getIntegerType(static_cast<unsigned>(8 * dtypeSize(t)));
@@ -58,11 +61,13 @@ Value WgmmaLeftEmitter::tilePair(const GemmSlot &slot, Value stage, int block64,
   const int size = slot.elementBytes, inRow = (step * 16 + part / 2 * 8) * size;
   Value row = firstRow(), quad = i.shiftRight(block.lane, 2);
   Value swizzle = i.andWith(i.shiftRight(i.mul(quad, slot.span), 3), slot.swizzleMask());
-  Value inSpan = i.xorWith(i.xorWith(i.mul(i.andWith(block.lane, 3), 2 * size), swizzle), i.of(inRow % slot.span));
+  // Within 16 bytes nothing is swizzled: that is a part of the instruction.
+  Value inSpan =
+      i.xorWith(i.xorWith(i.mul(i.andWith(block.lane, 3), 2 * size), swizzle), i.of(inRow % slot.span / 16 * 16));
   if (size == 4)
     inSpan = i.xorWith(inSpan, i.mul(i.andWith(quad, 1), 16 * size));
   Value at = i.add(i.add(stage, i.mul(row, slot.span)), inSpan);
-  at = i.add(at, slot.offset +
+  at = i.add(at, slot.offset + inRow % 16 +
                      (inRow / slot.span * plan.tile().tileM() + block64 * 64 + part % 2 * 8) * int64_t(slot.span));
   return sharedPointer(b, loc, at);
 }
@@ -86,6 +91,7 @@ WgmmaLeftEmitter::Loaded WgmmaLeftEmitter::load(Value stage, int firstStep) {
   for (auto [o, slot] : llvm::zip(g.left.tiles, plan.left)) {
     SmallVector<Value> &pairs = out.tiles.emplace_back();
     Type type = VectorType::get({2}, elementType(b, o.dtype));
+    const bool isNarrow = slot.elementBytes == 1; // loaded as a number, or each element has a register of its own
     for (int step = firstStep; step < firstStep + 2; ++step)
       for (int block64 = 0; block64 < blocks; ++block64) {
         if (slot.elementBytes == 2) { // lane l has the address of row l % 8 of matrix l / 8
@@ -98,9 +104,12 @@ WgmmaLeftEmitter::Loaded WgmmaLeftEmitter::load(Value stage, int firstStep) {
             pairs.push_back(LLVM::BitcastOp::create(b, loc, type, v));
           continue;
         }
-        for (int part = 0; part < 4; ++part)
-          pairs.push_back(LLVM::LoadOp::create(b, loc, type, tilePair(slot, stage, block64, step, part),
-                                               static_cast<unsigned>(2 * slot.elementBytes)));
+        for (int part = 0; part < 4; ++part) {
+          Value v = LLVM::LoadOp::create(b, loc, isNarrow ? Type(b.getI16Type()) : type,
+                                         tilePair(slot, stage, block64, step, part),
+                                         static_cast<unsigned>(2 * slot.elementBytes));
+          pairs.push_back(isNarrow && !g.turned ? LLVM::BitcastOp::create(b, loc, type, v).getResult() : v);
+        }
       }
     // Odd rows have read the two steps the other way round.
     Value isOdd = i.equal(i.andWith(i.shiftRight(block.lane, 2), 1), i.of(1));
@@ -120,9 +129,23 @@ WgmmaLeftEmitter::Loaded WgmmaLeftEmitter::load(Value stage, int firstStep) {
   return out;
 }
 
+/// Of numbers of 8 bits, what they are: zeros beyond K stay zeros.
+SmallVector<Value> WgmmaLeftEmitter::widen(int step, const Loaded &loaded) {
+  const WgmmaGemm &g = *plan.gemm;
+  const size_t perStep = 4 * static_cast<size_t>(plan.tile().blocks);
+  SmallVector<Value> out;
+  for (auto [o, pairs] : llvm::zip(g.left.tiles, loaded.tiles))
+    for (Value v : ArrayRef<Value>(pairs).slice(static_cast<size_t>(step % 2) * perStep, perStep))
+      out.push_back(widenPair(b, loc, o.dtype, g.a.dtype, arith::ExtUIOp::create(b, loc, b.getI32Type(), v).getResult(),
+                              0, exponents));
+  return out;
+}
+
 Result<SmallVector<Value>> WgmmaLeftEmitter::compute(const GemmPlace &place, Value kBlock, int step,
                                                      const Loaded &loaded) {
   const WgmmaGemm &g = *plan.gemm;
+  if (g.turned)
+    return widen(step, loaded);
   const int blocks = plan.tile().blocks;
   Type i32 = b.getI32Type(), index = b.getIndexType();
   auto toIndex = [&](Value v) { return arith::IndexCastUIOp::create(b, loc, index, v).getResult(); };

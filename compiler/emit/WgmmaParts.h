@@ -13,13 +13,14 @@
 namespace rl::emit {
 
 /// One 16-row part of a chunk in staging memory: rows of `span` bytes, swizzled over that span, `subs` of them beside each
-/// other. Or of as many rows as a tile of M by K has.
+/// other. Or of as many rows as a tile of M by K has. Turned round, a row is one of the chunk's columns, with 64 of the warpgroup's rows.
 struct GemmSlot {
   int elementBytes = 2;
+  int rows = 16;
   int span = 128;     ///< bytes of a row of one part: 16 (not swizzled), 32, 64, 128
   int subs = 1;       ///< parts
   int64_t offset = 0; ///< of the slot in a warp's buffer
-  int subBytes() const { return 16 * span; }
+  int subBytes() const { return rows * span; }
   int subColumns() const { return span / elementBytes; }
   int swizzleMask() const { return span - 16; } ///< of address bits 4 to 6, taken from bits 7 to 9
 };
@@ -49,7 +50,8 @@ struct GemmPlan {
   int64_t kept() const { return columns() + shared.columns; }
   int64_t barriers() const { return kept() + shared.kept; }
   int chunks() const { return tile().chunks(); }
-  int lanes() const { return gemm->n % 2 == 0 ? 2 : 1; }
+  int lanes() const { return gemm->n % 2 == 0 && !gemm->turned ? 2 : 1; }
+  size_t rights() const { return gemm->turned ? 1 : gemm->b.size(); } ///< right operands of a stage
   bool storesByMap() const;
 };
 
@@ -106,11 +108,12 @@ public:
     std::vector<llvm::SmallVector<mlir::Value>> columns; ///< [vector][step, octet]
   };
   Loaded load(mlir::Value stage, int step);
-  /// Four registers of each block of 64 rows, of a step.
+  /// Four registers of each block of 64 rows, of a step; of a result turned round, of each product.
   Result<llvm::SmallVector<mlir::Value>> compute(const GemmPlace &, mlir::Value kBlock, int step, const Loaded &);
 
 private:
   mlir::Value tilePair(const GemmSlot &, mlir::Value stage, int block, int step, int part);
+  llvm::SmallVector<mlir::Value> widen(int step, const Loaded &);
   mlir::Value columnPair(size_t vector, mlir::Value stage, mlir::Value column);
   mlir::Value firstRow(); ///< of the block's, that this thread has
 
@@ -121,6 +124,7 @@ private:
   Int32 i;
   HopperAsm hopper;
   std::vector<llvm::SmallVector<mlir::Value>> rowValues; ///< [vector][block and half]
+  mlir::Value exponents;                                 ///< of integers that become bf16
 };
 
 /// What a stage's sums are multiplied by: products of the scales of a thread's rows and of the tile's columns.
@@ -173,6 +177,9 @@ public:
   void finish();
 
 private:
+  mlir::Value isCopying();
+  mlir::Value firstRowOf(mlir::Value row);
+  void syncCopied();
   mlir::Value bufferOf(mlir::Value chunk);
   mlir::Value barrierOf(mlir::Value buffer);
   mlir::Value chunkColumn(mlir::Value chunkInRow);

@@ -15,6 +15,7 @@ namespace rl::emit {
 
 cost::GemmShape WgmmaGemm::shape() const {
   cost::GemmShape s;
+  s.turned = turned;
   for (int64_t e : batch)
     s.batch *= e;
   s.m = m;
@@ -50,7 +51,7 @@ namespace {
 constexpr int64_t kMaxWork = int64_t(1) << 30;
 
 bool hasMap(const WgmmaGemm &g, const GemmTensor &t) {
-  return cost::hasTensorMap(t.dtype, t.offset, g.m, t.stride, g.batch, t.batchStrides);
+  return cost::hasTensorMap(t.dtype, t.offset, g.turned ? g.n : g.m, t.stride, g.batch, t.batchStrides);
 }
 
 PackageTensorMap makeMap(unsigned arg, DType dtype, int64_t offset, int64_t contiguous, int64_t extent, int64_t stride,
@@ -102,8 +103,10 @@ GemmPlan makePlan(const WgmmaGemm &g) {
   for (int bytes : slots.bytes) {
     GemmSlot s;
     s.elementBytes = bytes;
-    s.span = std::min(128, t.chunkColumns() * bytes);
-    s.subs = t.chunkColumns() * bytes / s.span;
+    const int along = g.turned ? 64 : t.chunkColumns();
+    s.rows = g.turned ? t.chunkColumns() : 16;
+    s.span = std::min(128, along * bytes);
+    s.subs = along * bytes / s.span;
     s.offset = offset;
     offset += (s.subs * s.subBytes() + 1023) / 1024 * 1024;
     p.slots.push_back(s);
@@ -144,13 +147,16 @@ GemmPlan makePlan(const WgmmaGemm &g) {
     p.maps.back().swizzle = 0;
     p.copiedBytes += p.tileK * static_cast<int64_t>(dtypeSize(v.dtype));
   }
-  p.copiedBytes += p.shared.a + p.shared.b * static_cast<int64_t>(g.b.size());
-  for (const WgmmaOperand &o : g.b)
+  p.copiedBytes += p.shared.a + p.shared.b * static_cast<int64_t>(p.rights());
+  for (const WgmmaOperand &o : llvm::ArrayRef(g.b).take_front(p.rights()))
     p.mapB.push_back(operandMap(o, g.n, t.tileN / t.cluster));
   auto tensorMap = [&](const GemmTensor &x, int slot) {
     const int64_t n = x.part ? x.part : g.n;
-    p.maps.push_back(makeMap(x.arg, x.dtype, x.offset, n, g.m, x.stride, g.batch, x.batchStrides,
-                             p.slots[static_cast<size_t>(slot)].subColumns(), 16, g.n / n, x.partStride));
+    const GemmSlot &s = p.slots[static_cast<size_t>(slot)];
+    p.maps.push_back(g.turned ? makeMap(x.arg, x.dtype, x.offset, g.m, g.n, x.stride, g.batch, x.batchStrides,
+                                        s.subColumns(), s.rows)
+                              : makeMap(x.arg, x.dtype, x.offset, n, g.m, x.stride, g.batch, x.batchStrides,
+                                        s.subColumns(), s.rows, g.n / n, x.partStride));
     return static_cast<int>(p.maps.size() - 1);
   };
   for (size_t o = 0; o < g.outputs.size(); ++o)
@@ -197,7 +203,7 @@ std::string wgmmaRefusal(const WgmmaGemm &g, const cost::TargetDesc &machine) {
     if (!x.kMajor || dtypeSize(x.dtype) > 4 ||
         !cost::hasTensorMap(x.dtype, x.offset, g.m, x.stride, g.batch, x.batchStrides))
       return "the left operand: what it is computed from has strides that are no multiples of 16 bytes";
-  if (!g.left.tiles.empty() && g.k % 2 != 0)
+  if (!g.left.tiles.empty() && !g.turned && g.k % 2 != 0)
     return "the left operand is computed by pairs along K, which is odd";
   for (const GemmVector &v : g.left.columns)
     if (dtypeSize(v.dtype) > 4 || !cost::hasTensorMap(v.dtype, v.offset, 1, 0, g.batch, v.batchStrides))
@@ -216,6 +222,11 @@ std::string wgmmaRefusal(const WgmmaGemm &g, const cost::TargetDesc &machine) {
     if (o.part && (g.n % o.part != 0 || g.n == o.part || !hasMap(g, o) || !cost::isMapStride(o.dtype, o.partStride)))
       return "parts of " + std::to_string(o.part) + " columns, " + std::to_string(o.partStride) +
              " elements apart, have no tensor map";
+  for (const GemmTensor &o : g.outputs)
+    if (g.turned && !hasMap(g, o))
+      return "a result turned round has strides that are no multiples of 16 bytes";
+  if (g.turned && (g.left.tiles.size() != g.b.size() || !g.left.columns.empty() || !g.left.rows.empty()))
+    return "a result turned round is that of one tensor of 8 bits a product";
   for (const GemmTensor &o : g.outputs)
     if (dtypeSize(o.dtype) > 4)
       return std::string("outputs of type ") + dtypeName(o.dtype) + " are not staged";

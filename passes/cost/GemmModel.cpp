@@ -20,7 +20,7 @@ int64_t sizeOf(DType t) { return static_cast<int64_t>(dtypeSize(t)); }
 int accumulatorsOf(const GemmShape &s, const GemmTile &t) {
   int sums = s.products * t.blocks * t.tileN / 2 * (s.promotes ? 2 : 1);
   if (s.computesLeft()) // what the tensor cores read of a stage, what is computed for the next, and what it is computed from
-    sums += (2 * 16 + 8 * static_cast<int>(s.leftTiles.size())) * t.blocks;
+    sums += (2 * 16 * (s.turned ? s.products : 1) + 8 * static_cast<int>(s.leftTiles.size())) * t.blocks;
   const int rows = 2 * t.blocks, columns = s.scaleColumns > 0 ? static_cast<int>(scalesOfTile(s, t.tileN)) : 0;
   return sums + (columns > 0 ? rows + columns + 2 * rows * columns : 0);
 }
@@ -120,7 +120,7 @@ GemmShared gemmShared(const GemmShape &s, const GemmTile &t) {
     // Boxes of 64 columns, or whole rows of K.
     out.b = std::max(out.b, (s.isBKMajor(p) ? int64_t(t.tileN) : roundUp(t.tileN, 64)) * 128);
   }
-  out.stage += out.b * s.products;
+  out.stage += out.b * s.rights();
   for (DType d : s.leftColumns)
     out.leftColumns += leftColumnBytes(s, d);
   out.stage += roundUp(out.leftColumns, period);
@@ -174,7 +174,7 @@ std::string gemmRefusal(const GemmShape &s, const GemmTile &t, const TargetDesc 
   // A copy's first column must be at a multiple of 16 bytes; a copy that is not is an illegal instruction.
   for (const std::vector<DType> *list : {&s.outputs, &s.tiles})
     for (DType d : *list)
-      if (t.tileN * sizeOf(d) % 16 != 0)
+      if (!s.turned && t.tileN * sizeOf(d) % 16 != 0)
         return std::string("tiles of ") + std::to_string(t.tileN) + " columns of " + dtypeName(d) +
                " do not begin at multiples of 16 bytes";
   // Accumulators beside about 40 registers of addresses and the epilogue, of what a thread may have: 255 of 256 threads in a
@@ -188,6 +188,8 @@ std::string gemmRefusal(const GemmShape &s, const GemmTile &t, const TargetDesc 
   if (s.computesLeft() && (sizeOf(s.a) != 2 || !s.aKMajor || s.promotes || t.alternate))
     return "the left operand is computed where 16-bit numbers with K contiguous are multiplied by all warpgroups at "
            "once";
+  if (s.turned && (!s.computesLeft() || s.batch != 1 || s.segment > 0 || t.cluster > 1))
+    return "the result is turned round where its left operand is widened, one product at a time and rows whole";
   if (t.moreRegisters && t.consumers == 1)
     return "one warpgroup has all the registers that it may have";
   // ptxas wants an instruction's own operands within what the threads start with (C7602): half of tileN and 26 others.
@@ -267,6 +269,11 @@ constexpr double kPromotionShown = 0.4, kPromotionClocks = 200, kScalingShown = 
 /// rows, one along K, a silu, a silu times a tensor, from f32; 8192 x 256 x 4096 by one warpgroup.
 constexpr double kLeftInstructions = 3.5, kLeftShown = 0.05, kLeftShownAlone = 0.35, kLeftShared = 1.15,
                  kLeftColumnShown = 0.12;
+
+/// Where weights of 8 bits are widened in registers: of the data sheet's rate (fewer bits toggle, and power holds it back less), 4096^3,
+/// 2048 and 8192 x 11008 x 4096; and clocks that the warps of a scheduler take for their rows of a stage, each by itself and beside the
+/// others, as an instruction takes about five: 512 x 4096 x 11008, 65 to 256 x 11008 x 4096.
+constexpr double kRateTurned = 0.85, kTurnedClocks = 430, kTurnedWarpClocks = 140;
 
 /// By the bytes at multiples of which copies start.
 double linesFactor(int64_t start) {
@@ -349,27 +356,29 @@ GemmCandidate predictGemm(const GemmShape &s, const GemmTile &t, const TargetDes
   auto operand = [&](int64_t batches, double rows, DType d) {
     return static_cast<double>(batches ? batches : s.batch) * rows * K * static_cast<double>(sizeOf(d));
   };
-  double traffic = s.products * operand(s.bBatches, N, s.b);
+  double traffic = s.rights() * operand(s.bBatches, N, s.b);
   const std::vector<DType> lefts = s.computesLeft() ? s.leftTiles : std::vector<DType>{s.a};
   for (DType d : lefts)
     traffic += operand(s.aBatches, M, d);
   int64_t step = t.tileN >= s.n ? 0 : t.tileN; // from one tile of a row to the next
+  const int64_t along = s.turned ? 64 : step;  // of what is stored
   for (DType d : s.outputs)
-    traffic += dense(M, N, d) * storesFactor(startOf(0, step, d));
+    traffic += dense(M, N, d) * storesFactor(startOf(0, along, d));
   for (DType d : s.tiles)
-    traffic += dense(M, N, d) * linesFactor(startOf(0, step, d));
+    traffic += dense(M, N, d) * linesFactor(startOf(0, along, d));
   if (s.segment > 0)
     traffic += static_cast<double>(s.batch) * M * N / static_cast<double>(s.segment) * s.segmentBytes;
 
   // One stage of one block: what multiplies, what comes from L2, what passes through shared memory.
   const GemmShared shared = gemmShared(s, t);
   double flop = 2.0 * t.tileM() * t.tileN * tileK * s.products;
-  double products = flop / (tensorRate(s.a, machine) / sms * between(kRateSustained, kRateAlone));
+  const double rate = between(s.turned ? kRateTurned : kRateSustained, kRateAlone);
+  double products = flop / (tensorRate(s.a, machine) / sms * rate);
   double lines = 0;
   for (DType d : lefts)
     lines += t.tileM() * linesFactor(startOf(s.pitchOfA(), 0, d)) * static_cast<double>(sizeOf(d)) /
              static_cast<double>(sizeOf(s.a));
-  for (int p = 0; p < s.products; ++p) { // boxes of 64 columns, or whole rows of K
+  for (int p = 0; p < s.rights(); ++p) { // boxes of 64 columns, or whole rows of K
     bool kMajor = s.isBKMajor(p);
     lines += static_cast<double>(kMajor ? t.tileN : roundUp(t.tileN, 64)) / t.cluster *
              linesFactor(startOf(s.pitchOfB(p), kMajor ? 0 : step, s.b));
@@ -379,12 +388,16 @@ GemmCandidate predictGemm(const GemmShape &s, const GemmTile &t, const TargetDes
   // Each product of 64 rows reads its A and all of B.
   double aBytes = static_cast<double>(shared.a), ofA = s.computesLeft() ? aBytes : aBytes * s.products;
   double reads = ofA + 4.0 * t.tileN * 32.0 * (t.tileM() / 64.0) * s.products;
-  double written = aBytes + static_cast<double>(s.products) * t.tileN * 128;
+  double written = aBytes + static_cast<double>(s.rights()) * t.tileN * 128;
   double passes = (reads + written) / (between(kSharedSustained, kSharedAlone) * clock);
   if (s.computesLeft())
     passes *= kLeftShared;
   double stage = std::max({products, ingest, passes}) * perSm;
-  if (s.computesLeft()) {
+  if (s.turned) {
+    const double warps = t.consumers * perSm,
+                 left = t.blocks * s.products * (kTurnedClocks + kTurnedWarpClocks * warps) / (clock * kClockUnderLoad);
+    stage = std::max(stage, left) + (warps > 1 ? 0 : kLeftShownAlone * std::min(stage, left));
+  } else if (s.computesLeft()) {
     // The four schedulers of an SM each have a warp of every warpgroup, and a special function takes each eight clocks.
     double elements = 32.0 * t.blocks * t.consumers * perSm;
     double left = elements * (s.leftOps + kLeftInstructions + 8 * s.leftSpecialOps) / (clock * kClockUnderLoad);

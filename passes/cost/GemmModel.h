@@ -49,7 +49,12 @@ struct GemmShape {
   /// so many ops an element. No tensors: it is in memory as it is.
   std::vector<DType> leftTiles, leftColumns;
   double leftOps = 0, leftSpecialOps = 0;
+  /// The product of weights by activations, which is the result turned round: m is its columns, n its rows. The left operands, one of
+  /// each product, are numbers of 8 bits (leftTiles) that become `a` in registers; the products share the right one, and tensors of
+  /// the epilogue have M contiguous.
+  bool turned = false;
 
+  int rights() const { return turned ? 1 : products; } ///< right operands of a stage
   bool computesLeft() const { return !leftTiles.empty(); }
   int64_t pitchOfA() const { return aPitch > 0 ? aPitch : aKMajor ? k : m; }
   int64_t pitchOfB(int product) const {

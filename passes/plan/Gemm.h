@@ -58,6 +58,8 @@ struct GemmSchedule {
   bool once =
       false; ///< the right operand is read once, and asked for so that it leaves the L2 cache before what else is there
   cost::GemmTile wgmma; ///< of wgmma: all of its tile
+  bool turned =
+      false; ///< of wgmma: the kernel's M is the result's N (cost::GemmShape::turned); tileM is of the result's M
   /// Of passes/plan/Stream.
   bool streams() const { return kernel == "stream" || kernel == "direct"; }
   bool operator==(const GemmSchedule &) const = default;

@@ -267,6 +267,7 @@ Result<RowPlanner::Verdict> RowPlanner::judgeProducts(const Draft &d, const std:
   }
   g.outputs = d.outputs;
   g.nodes.assign(nodes.begin(), nodes.end());
+  const std::set<ValueId> widened = widenedRights(products);
   auto schedule = [&](const GemmSchedule *only) -> Result<PlannedGroup> {
     PlannedGroup made = g;
     scheduleGemm(graph, traced.trace, products, target, made, only);
@@ -274,6 +275,11 @@ Result<RowPlanner::Verdict> RowPlanner::judgeProducts(const Draft &d, const std:
       request.lanes = wgmmaLanes(d.space.width);
       RL_ASSIGN(Trace pairs, tracePointwise(request));
       scheduleWgmma(graph, pairs, products, operands, target, made, only);
+      if (!widened.empty()) {
+        request.lanes = 1;
+        RL_ASSIGN(Trace singles, tracePointwise(request));
+        scheduleTurned(graph, singles, products, operands, target, made, only);
+      }
       scheduleStream(graph, pairs, products, operands, target, made, only);
     }
     return made;
@@ -284,10 +290,19 @@ Result<RowPlanner::Verdict> RowPlanner::judgeProducts(const Draft &d, const std:
     return out;
   }
   std::string onTheWay, together;
-  if (computed != kNone) {
-    RL_ASSIGN(bool leaves, leavesLeft(d, made, computed, loaded, onTheWay));
+  if (products.size() == 2 && !widened.empty()) {
+    RL_ASSIGN(out.cut, cutBetweenProducts(d, made, products, widened, loaded, out.reason));
+    if (out.hard = out.cut != kNone; out.hard)
+      return out;
+  }
+  for (bool isRight : {false, true}) {
+    const std::set<ValueId> one = computed != kNone ? std::set<ValueId>{computed} : std::set<ValueId>(),
+                            &judged = isRight ? widened : one;
+    if (judged.empty())
+      continue;
+    RL_ASSIGN(bool leaves, leavesOperands(d, made, judged, isRight, loaded, onTheWay));
     if (leaves) {
-      out.cut = computed;
+      out.cut = *judged.begin();
       out.reason = std::move(onTheWay);
       return out;
     }

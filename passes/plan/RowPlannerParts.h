@@ -3,7 +3,7 @@
 //
 // The planner of RowPlanner.h, in four parts: which values are stored, over which rows, in which order (RowSpaces.cpp); the kernels
 // that they become (RowPlanner.cpp); whether a product's kernel reduces segments of its rows (RowSegments.cpp), and whether it
-// computes its left operand (RowLefts.cpp).
+// computes one of its operands (RowLefts.cpp).
 #pragma once
 
 #include "passes/plan/Gemm.h"
@@ -12,6 +12,7 @@
 #include "passes/plan/TileChoice.h"
 #include "passes/plan/Trace.h"
 
+#include <limits>
 #include <map>
 #include <set>
 
@@ -82,8 +83,19 @@ private:
   bool dependsOn(ValueId v, ValueId on) const;
   void storeOperands();
   bool mayComputeLeft(const Node &product, ValueId) const;
-  Result<bool> leavesLeft(const Draft &, const PlannedGroup &, ValueId left, const std::set<ValueId> &loaded,
-                          std::string &why) const;
+  std::set<ValueId> widenedRights(const std::vector<NodeId> &products) const;
+  Result<double> writingSeconds(ValueId operand) const;
+  /// Of the kernels that write a product's operands, and of its own, where it is one.
+  struct LeftToOthers {
+    double writing = 0, product = std::numeric_limits<double>::infinity();
+  };
+  Result<LeftToOthers> leaveOperands(const Draft &, const std::set<ValueId> &operands,
+                                     const std::set<ValueId> &loaded) const;
+  Result<ValueId> cutBetweenProducts(const Draft &, const PlannedGroup &, const std::vector<NodeId> &products,
+                                     const std::set<ValueId> &widened, const std::set<ValueId> &loaded,
+                                     std::string &why) const;
+  Result<bool> leavesOperands(const Draft &, const PlannedGroup &, const std::set<ValueId> &operands, bool isRight,
+                              const std::set<ValueId> &loaded, std::string &why) const;
   ValueId cutBehindProduct(const std::vector<ValueId> &path) const;
   std::vector<ValueId> pathTo(const std::vector<ValueId> &outputs, NodeId hero, Space s) const;
   bool productsOnce(const std::vector<Draft> &);

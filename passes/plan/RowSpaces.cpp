@@ -3,6 +3,7 @@
 #include "passes/plan/ColumnSums.h"
 #include "passes/plan/RowPlannerParts.h"
 #include "passes/plan/Stream.h"
+#include "passes/plan/Wgmma.h"
 
 #include <algorithm>
 #include <deque>
@@ -138,10 +139,26 @@ void RowPlanner::storeOperands() {
   std::vector<bool> boundary(graph.values.size(), false);
   for (ValueId v : stored)
     boundary[v] = true;
-  auto cutComputed = [&](ValueId v, const Node &product) {
+  /// Of 8-bit numbers, in more rows than are streamed: it might have been widened where it is multiplied.
+  auto isWidened = [&](ValueId v) {
+    const Node *from = nodeOf(v);
+    if (!target.gpu || target.sm != 90 || !from || dtypeSize(graph.type(v).dtype) != 2)
+      return false;
+    std::vector<ValueId> work{v};
+    for (size_t i = 0; i < work.size() && i < 16; ++i)
+      if (const Node *node = nodeOf(work[i]); node && !stored.contains(work[i])) {
+        for (const Operand &o : node->inputs)
+          if (!o.isLiteral())
+            work.push_back(o.value);
+      } else if (isNarrow(graph.type(work[i]).dtype) && graph.type(work[i]).elements() == graph.type(v).elements()) {
+        return true;
+      }
+    return false;
+  };
+  auto cutComputed = [&](ValueId v, const Node &product, const std::string &why = {}) {
     const Node *from = nodeOf(v);
     if (from && !stored.contains(v) && opInfo(from->op).cls != OpClass::Creation) {
-      cut(v, "stored: '" + graph.values[product.outputs[0]].name + "' multiplies it");
+      cut(v, "stored: '" + graph.values[product.outputs[0]].name + "' multiplies it" + why);
       boundary[v] = true; // the right operand is streamed beside a left one that is in memory
     }
   };
@@ -160,8 +177,13 @@ void RowPlanner::storeOperands() {
         ValueId operand = node.inputs[left ? 0 : 1].value, v = operandSource(graph, operand, &stored);
         if (left && mayComputeLeft(node, v))
           continue; // the product's kernel is judged with and without
-        if (!readsOnce(graph, node, left, stored) && (left || !streamsOperand(graph, node, boundary, target)))
-          cutComputed(v, node);
+        if (readsOnce(graph, node, left, stored) || (!left && streamsOperand(graph, node, boundary, target)))
+          continue;
+        const std::string why = left ? std::string() : turnedRefusal(graph, node, boundary, target);
+        if (!left && why.empty())
+          continue; // judged with and without as well
+        const bool asks = !left && productShape(graph, node).m > cost::kMostStreamRows && isWidened(v);
+        cutComputed(v, node, asks ? "; " + (kNotTurned + why) : std::string());
       }
     }
 }

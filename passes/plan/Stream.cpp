@@ -57,8 +57,6 @@ std::optional<StreamAccess> accessOf(const Trace &trace, const Instance &in, boo
   return out;
 }
 
-bool isNarrow(DType t) { return t == DType::I8 || t == DType::F8E4M3 || t == DType::F8E5M2; }
-
 /// A number of 8 bits that was made a wider float, exactly.
 std::optional<StreamAccess> narrowOf(const Graph &graph, const Trace &trace, uint32_t i) {
   i = behindViews(graph, trace, i);
@@ -76,6 +74,8 @@ bool hasMap(const StreamAccess &a, DType t, int64_t rows) {
 }
 
 } // namespace
+
+bool isNarrow(DType t) { return t == DType::I8 || t == DType::F8E4M3 || t == DType::F8E5M2; }
 
 Result<StreamOperand> streamOperand(const Graph &graph, const Trace &trace) {
   StreamOperand out;
@@ -129,7 +129,7 @@ Result<StreamOperand> streamOperand(const Graph &graph, const Trace &trace) {
 }
 
 StreamForm streamForm(const Graph &graph, const std::vector<NodeId> &products,
-                      const std::vector<const Trace *> &operands) {
+                      const std::vector<const Trace *> &operands, int64_t mostRows) {
   StreamForm out;
   auto refuse = [&](std::string why) {
     out.refusal = std::move(why);
@@ -141,7 +141,7 @@ StreamForm streamForm(const Graph &graph, const std::vector<NodeId> &products,
     return refuse("there are " + std::to_string(p.batch) + " products");
   if (p.m < 1 || p.n < 1 || p.k < 1)
     return refuse("the product is empty");
-  if (p.m > cost::kMostStreamRows)
+  if (p.m > mostRows)
     return refuse(std::to_string(p.m) + " rows");
   if (std::max(p.n, p.k) > INT32_MAX / 2)
     return refuse("the product is larger than 32-bit coordinates reach");

@@ -34,8 +34,12 @@ struct StreamForm {
 /// The right operand, of `rows` of K elements, or the reason why it is none of a kernel that streams.
 Result<StreamOperand> streamOperand(const Graph &, const Trace &);
 
-/// `operands`: the left and right operand's trace of each product.
-StreamForm streamForm(const Graph &, const std::vector<NodeId> &products, const std::vector<const Trace *> &operands);
+/// `operands`: the left and right operand's trace of each product. `mostRows`: of the left operand.
+StreamForm streamForm(const Graph &, const std::vector<NodeId> &products, const std::vector<const Trace *> &operands,
+                      int64_t mostRows = cost::kMostStreamRows);
+
+/// Numbers of 8 bits that these kernels make floats of 16 bits in registers.
+bool isNarrow(DType);
 
 /// Whether the product's right operand, which is computed, may be read once by such a kernel on this machine. `boundary`: what
 /// is loaded.

@@ -11,7 +11,7 @@ namespace rl {
 
 std::string TileCandidate::str() const {
   if (schedule.kernel == "wgmma")
-    return "wgmma " + schedule.wgmma.str();
+    return "wgmma " + schedule.wgmma.str() + (schedule.turned ? ", turned" : "");
   std::string out = schedule.kernel + " " + std::to_string(schedule.tileM) + "x" + std::to_string(schedule.tileN) +
                     "x" + std::to_string(schedule.tileK);
   if (schedule.kernel == "thin" || schedule.kernel == "stream")

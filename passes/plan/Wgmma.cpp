@@ -607,15 +607,24 @@ WgmmaForm wgmmaForm(const Graph &graph, const Trace &epilogue, const std::vector
 void scheduleWgmma(const Graph &graph, const Trace &epilogue, const std::vector<NodeId> &products,
                    const std::vector<Trace> &operands, const cost::TargetDesc &target, PlannedGroup &g,
                    const GemmSchedule *only) {
-  if (!target.gpu || target.sm != 90 || !g.gemm || (only && only->kernel != "wgmma"))
+  if (!target.gpu || target.sm != 90 || !g.gemm || (only && (only->kernel != "wgmma" || only->turned)))
     return;
-  auto refuse = [&](const std::string &why) { g.why.push_back("no warpgroup products: " + why); };
   std::vector<const Trace *> traces;
   for (const Trace &t : operands)
     traces.push_back(&t);
   WgmmaForm form = wgmmaForm(graph, epilogue, products, traces);
-  if (!form.refusal.empty())
-    return refuse(form.refusal);
+  if (form.refusal.empty())
+    scheduleForm(graph, epilogue, products, form, target, g, only);
+  else
+    g.why.push_back("no warpgroup products: " + form.refusal);
+}
+
+void scheduleForm(const Graph &graph, const Trace &epilogue, const std::vector<NodeId> &products, const WgmmaForm &form,
+                  const cost::TargetDesc &target, PlannedGroup &g, const GemmSchedule *only) {
+  const bool turned = form.shape.turned;
+  auto refuse = [&](const std::string &why) {
+    g.why.push_back((turned ? kNotTurned : "no warpgroup products: ") + why);
+  };
   // Of a column. Beside the accumulators and the addresses of staging memory ptxas has room for more where N is even, and spills
   // from 13 on where elements are stored one by one.
   constexpr int64_t kLive = 11;
@@ -640,8 +649,9 @@ void scheduleWgmma(const Graph &graph, const Trace &epilogue, const std::vector<
   auto scheduleOf = [&](const cost::GemmTile &tile) {
     GemmSchedule s = *g.gemm;
     s.kernel = "wgmma";
-    s.tileM = tile.tileM();
-    s.tileN = tile.tileN;
+    s.turned = turned;
+    s.tileM = turned ? tile.tileN : tile.tileM();
+    s.tileN = turned ? tile.tileM() : tile.tileN;
     s.tileK = 128 / static_cast<int64_t>(dtypeSize(form.shape.a));
     s.stages = tile.stages;
     s.threads = tile.threads();
@@ -659,15 +669,17 @@ void scheduleWgmma(const Graph &graph, const Trace &epilogue, const std::vector<
   const cost::GemmCandidate &best = all[0];
   const cost::GemmTile &tile = best.tile;
   constexpr double kMostTiles = 1 << 30;
-  if (static_cast<double>(form.shape.batch) * static_cast<double>(ceilDiv(form.shape.m, tile.tileM())) *
-          static_cast<double>(ceilDiv(form.shape.n, tile.tileN)) >
-      kMostTiles)
+  const double tiles = static_cast<double>(form.shape.batch) *
+                       static_cast<double>(ceilDiv(form.shape.m, tile.tileM())) *
+                       static_cast<double>(ceilDiv(form.shape.n, tile.tileN));
+  if (tiles > kMostTiles)
     return refuse("more tiles than 2^30");
   double seconds = secondsOf(best);
   char text[160];
   // Where both are predicted alike, as memory binds them, this one is the quicker (measured on an H200: 14 to 170 us where mma takes 15
   // to 228).
-  if (!only && seconds >= g.time.total) {
+  // With weights to be widened the choice is between this and weights that are written first, which the caller judges.
+  if (!only && !turned && seconds >= g.time.total) {
     std::snprintf(text, sizeof text, "predicted %.3g us, against %.3g us; ", seconds * 1e6, g.time.total * 1e6);
     return refuse(text + best.str());
   }
@@ -683,16 +695,13 @@ void scheduleWgmma(const Graph &graph, const Trace &epilogue, const std::vector<
 
   g.threads = s.threads;
   g.work.threadsPerBlock = static_cast<int>(s.threads);
-  g.work.blocks =
-      std::min(static_cast<double>(form.shape.batch * ceilDiv(form.shape.m, s.tileM) * ceilDiv(s.shape.n, s.tileN)),
-               target.smCount * tile.blocksPerSm);
+  g.work.blocks = std::min(tiles, target.smCount * tile.blocksPerSm);
   g.work.registers = 0;
   g.work.sharedBytes = static_cast<double>(cost::gemmShared(form.shape, tile).total);
   // Whole tiles are computed, also where they stick out.
   g.work.tensorFlops = {};
   g.work.tensorFlops[static_cast<size_t>(form.shape.a)] =
-      2.0 * static_cast<double>(form.shape.batch * ceilDiv(form.shape.m, s.tileM) * s.tileM) *
-      static_cast<double>(ceilDiv(s.shape.n, s.tileN) * s.tileN) *
+      2.0 * tiles * static_cast<double>(s.tileM * s.tileN) *
       static_cast<double>(ceilDiv(s.shape.k, s.tileK) * s.tileK * s.products);
   cost::Estimate time;
   time.launch = g.time.launch;
@@ -714,7 +723,18 @@ void scheduleWgmma(const Graph &graph, const Trace &epilogue, const std::vector<
     for (const WgmmaAccess &a : from)
       ahead += (ahead.empty() ? "" : ", ") + quoted(graph, a.value) + as;
   };
-  if (form.computed) {
+  if (turned) {
+    list(form.computed->tiles, "");
+    g.why.push_back(ahead + (form.shape.products > 1 ? " become " : " becomes ") + dtypeName(form.shape.a) +
+                    " in the registers that the tensor cores read, and the result is computed turned round");
+    ahead.clear();
+    for (const WgmmaAccess &a : form.weightScales)
+      if (a.value != kNone)
+        list({a}, "");
+    if (!ahead.empty())
+      g.why.push_back(ahead + (form.shape.products > 1 ? " multiply their sums" : " multiplies the sums"));
+    ahead.clear();
+  } else if (form.computed) {
     list(form.computed->tiles, "");
     list(form.computed->columns, " along K");
     list(form.computed->rows, " by rows");
@@ -723,8 +743,8 @@ void scheduleWgmma(const Graph &graph, const Trace &epilogue, const std::vector<
     ahead.clear();
   }
   list(form.tiles, " in tiles");
-  list(form.columns, " by columns");
-  list(form.rows, " by rows");
+  list(form.columns, turned ? " by rows" : " by columns");
+  list(form.rows, turned ? " by columns" : " by rows");
   if (!ahead.empty())
     g.why.push_back("loaded ahead of the epilogue: " + ahead);
   if (s.once)

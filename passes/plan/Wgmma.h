@@ -61,6 +61,10 @@ struct WgmmaForm {
   std::vector<WgmmaScaleAccess> scales;                   ///< of the left and the right operand, or none
   std::vector<WgmmaAccess> outputs, tiles, columns, rows; ///< the latter three are loaded ahead of the epilogue
   std::vector<WgmmaSegmentAccess> segments;               ///< outputs that have one element a segment
+  /// Where the result is turned round (cost::GemmShape::turned): `computed` has each product's weights, `right` the activations, and the
+  /// sums of each product are multiplied by what a row of its weights has (row: of these; or no value). `columns` are along the
+  /// kernel's N, `rows` along its M; all else is as the result has it.
+  std::vector<WgmmaAccess> weightScales;
   uint32_t kept = kNone;    ///< what passes behind the first may find in shared memory (keptValue)
   bool loadsItself = false; ///< the epilogue, what it reads otherwise
   cost::GemmShape shape;
@@ -80,11 +84,31 @@ bool computesLeft(const Graph &, const Node &product, const std::set<ValueId> &s
 WgmmaForm wgmmaForm(const Graph &, const Trace &epilogue, const std::vector<NodeId> &products,
                     const std::vector<const Trace *> &operands);
 
+/// The form of the products turned round: weights of 8 bits, times one number for all of K, that become as wide as the activations in
+/// the registers from which the tensor cores take a left operand. `epilogue` has one lane.
+WgmmaForm turnedForm(const Graph &, const Trace &epilogue, const std::vector<NodeId> &products,
+                     const std::vector<const Trace *> &operands);
+
+/// Why the product's right operand, which is computed, is not widened so on this machine, of more rows than are streamed (Stream.h), or
+/// nothing. `boundary`: what is loaded.
+std::string turnedRefusal(const Graph &, const Node &product, const std::vector<bool> &boundary,
+                          const cost::TargetDesc &);
+inline constexpr const char *kNotTurned = "no warpgroup products with weights widened in registers: ";
+
 /// Gives a group that scheduleGemm has scheduled the kernel for Hopper where that is there and quicker; the other is then its
 /// fallback. Says why, either way, where the machine has such kernels. `only`: the one candidate, which is taken where it is such a
 /// kernel; null: the quickest of all.
 void scheduleWgmma(const Graph &, const Trace &epilogue, const std::vector<NodeId> &products,
                    const std::vector<Trace> &operands, const cost::TargetDesc &, PlannedGroup &,
                    const GemmSchedule *only = nullptr);
+
+/// The same of the products turned round; nothing where their weights are in memory as they are multiplied. `epilogue` has one lane.
+void scheduleTurned(const Graph &, const Trace &epilogue, const std::vector<NodeId> &products,
+                    const std::vector<Trace> &operands, const cost::TargetDesc &, PlannedGroup &,
+                    const GemmSchedule *only = nullptr);
+
+/// What both do with a form that is not refused.
+void scheduleForm(const Graph &, const Trace &epilogue, const std::vector<NodeId> &products, const WgmmaForm &,
+                  const cost::TargetDesc &, PlannedGroup &, const GemmSchedule *only);
 
 } // namespace rl

@@ -16,14 +16,16 @@ namespace {
 double sizeOf(DType t) { return static_cast<double>(dtypeSize(t)); }
 
 /// Rows up to which a product widens a narrow right operand where it reads it. With more, every tile of rows would widen it
-/// again, and it is widened once, through memory.
+/// again, and it is widened once, through memory; or streamed, or widened in the registers of warpgroup products.
 int64_t widenedRows(const cost::TargetDesc &machine) { return machine.gpu ? 2 : 16; }
+
+bool isSixteen(DType t) { return t == DType::BF16 || t == DType::F16; }
+bool isNarrow(DType t) { return t == DType::I8 || t == DType::F8E4M3 || t == DType::F8E5M2; }
 
 /// A kernel that streams the right operand, in 16 bits or in 8, beside few rows of 16 bits; nothing where there is none.
 std::optional<double> streamSeconds(const ProductAsk &p, const cost::TargetDesc &machine) {
-  const bool wide = p.b == p.a, sixteen = p.a == DType::BF16 || p.a == DType::F16;
-  const bool narrow = p.b == DType::I8 || p.b == DType::F8E4M3 || p.b == DType::F8E5M2;
-  if (!sixteen || !(wide || narrow) || p.batch != 1 || !p.rows || p.k % 16 != 0)
+  const bool wide = p.b == p.a;
+  if (!isSixteen(p.a) || !(wide || isNarrow(p.b)) || p.batch != 1 || !p.rows || p.k % 16 != 0)
     return std::nullopt;
   cost::StreamShape s;
   s.m = p.m;
@@ -39,6 +41,24 @@ std::optional<double> streamSeconds(const ProductAsk &p, const cost::TargetDesc 
   if (!chosen)
     return std::nullopt;
   return machine.launchNext + machine.memoryLatency + chosen->seconds;
+}
+
+/// A kernel of warpgroup products that widens the right operand in registers, of more rows than are streamed.
+std::optional<double> turnedSeconds(const ProductAsk &p, const cost::TargetDesc &machine) {
+  if (!isSixteen(p.a) || !isNarrow(p.b) || p.batch != 1 || !p.rows || p.m <= cost::kMostStreamRows || p.k % 16 != 0)
+    return std::nullopt;
+  cost::GemmShape s;
+  s.turned = true;
+  s.m = p.n;
+  s.n = p.m;
+  s.k = p.k;
+  s.a = s.b = p.a;
+  s.leftTiles = {p.b};
+  s.outputs = {p.out};
+  auto tiles = cost::chooseGemmTiles(s, machine, 1);
+  if (tiles.empty())
+    return std::nullopt;
+  return tiles[0].seconds;
 }
 
 /// Of the rate of 16-bit products, what f8 operands widened on the way to a warp's tensor cores take longer: 4096^3 in 761 us on an
@@ -106,7 +126,9 @@ double productSeconds(const ProductAsk &p, const cost::TargetDesc &machine) {
     ProductAsk wide = p;
     wide.b = p.a;
     double weights = static_cast<double>(p.n) * static_cast<double>(p.k);
-    return conversionSeconds(weights * sizeOf(p.b), weights * sizeOf(p.a), machine) + productSeconds(wide, machine);
+    const double apart =
+        conversionSeconds(weights * sizeOf(p.b), weights * sizeOf(p.a), machine) + productSeconds(wide, machine);
+    return std::min(apart, turnedSeconds(p, machine).value_or(apart));
   }
   const DType as = multipliedAs(p.a, p.b, p.out, machine);
   double M = static_cast<double>(p.m), N = static_cast<double>(p.n), K = static_cast<double>(p.k),

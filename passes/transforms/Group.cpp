@@ -145,6 +145,7 @@ private:
                                            name("blocks_per_sm", i64(t.blocksPerSm)),
                                            name("more_registers", b.getBoolAttr(t.moreRegisters)),
                                            name("keeps", b.getBoolAttr(t.keeps)),
+                                           name("turned", b.getBoolAttr(g.gemm->turned)),
                                        })));
     }
     if (g.fallback) {

@@ -198,6 +198,31 @@ std::vector<GemmCase> gemmCases() {
     add(4096, 4096, 1024, leftWide).left = left;
     add(512, 520, 256, {.tileN = 64, .stages = stages, .buffers = 1}, E::SwiGlu).left = left;
   }
+  // Weights of 8 bits, widened in registers, and results turned round: one stage of K and several, odd and even; edges; all forms.
+  for (DType weights : {DType::I8, DType::F8E4M3, DType::F8E5M2}) {
+    const cost::GemmTile turnedWide{.tileN = 256, .stages = 3, .buffers = 2, .moreRegisters = true};
+    const cost::GemmTile turnedOdd{.tileN = 176, .stages = 2, .buffers = 1};
+    const cost::GemmTile turnedTall{.tileN = 64, .blocks = 2, .stages = 3, .buffers = 2, .moreRegisters = true};
+    const cost::GemmTile turnedOne{.tileN = 72, .consumers = 1, .stages = 3, .buffers = 1, .blocksPerSm = 2};
+    const cost::GemmTile turnedThree{.tileN = 64, .consumers = 3, .stages = 4, .buffers = 1};
+    const cost::GemmTile turnedTwo{.tileN = 64, .stages = 3, .buffers = 1, .moreRegisters = true};
+    for (const cost::GemmTile &tile : {turnedWide, turnedOdd, turnedTall, turnedOne, turnedThree}) {
+      add(1000, 1000, 1008, tile).weights = weights;
+      add(3000, 2064, 512, tile, E::RowScale).weights = weights;
+      add(77, 264, 16, tile, E::BiasGelu).weights = weights;
+      add(333, 520, 128, tile, E::BiasResidual).weights = weights;
+      GemmCase &c = add(333, 1040, 192, tile, E::ToF8);
+      c.weights = weights;
+      c.type = DType::F16;
+      GemmCase &s = add(65, 520, 80, tile, E::OwnLoads);
+      s.weights = weights;
+      s.special = true;
+      add(200, 136, 272, tile, E::TwoOutputs).weights = weights;
+    }
+    add(512, 520, 256, turnedTwo, E::SwiGlu).weights = weights;
+    add(300, 1000, 1040, turnedTwo, E::SwiGlu).weights = weights;
+    add(4096, 4096, 1024, turnedWide).weights = weights;
+  }
   // NaNs and infinities: where they are and no further, also beside the edges that are filled with zeros.
   for (E e : {E::Plain, E::BiasGelu, E::BiasResidual, E::RowScale, E::ToF8}) {
     add(333, 520, 136, e == E::BiasResidual ? residual : square4, e).special = true;

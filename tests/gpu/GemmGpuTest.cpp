@@ -9,6 +9,7 @@
 #include "tests/gpu/GemmHarness.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cmath>
 #include <cstdio>
@@ -198,6 +199,9 @@ Result<std::string> check(Built &built, CudaStream &stream) {
   // Of the computed operand's values, below 3, and where the reference rounds one otherwise in the last bit.
   if (c.left != GemmCase::InMemory)
     absolute = 4 * absolute + k * (c.type == DType::BF16 ? 0x1p-12 : 0x1p-14);
+  // Of weights, up to 128 and to 4.
+  const double largest = !c.weights ? 1 : *c.weights == DType::I8 ? 128 : 4;
+  absolute *= largest;
   // A stage's sum loses what one without promotion does.
   if (c.promotes)
     absolute = std::max(absolute, std::sqrt(std::min(static_cast<double>(c.k), 128.0)) * 0x1p-8);
@@ -205,7 +209,7 @@ Result<std::string> check(Built &built, CudaStream &stream) {
     DType t = built.package.outputs[o].type.dtype;
     double relative = t == DType::F8E4M3 ? 0x1p-3 : t == DType::BF16 ? 0x1p-7 : t == DType::F16 ? 0x1p-10 : 0x1p-18;
     if (c.epilogue == GemmCase::SwiGlu)
-      absolute *= 4 * k; // the factor of the other product
+      absolute *= 4 * k * largest; // the factor of the other product
     if (t == DType::I32)
       absolute = relative = 0;
     const double least = t == DType::F8E4M3 ? 0x1p-9 : 0; // from one subnormal to the next
@@ -245,12 +249,20 @@ std::vector<GemmCase> randomCases(int count, uint64_t seed) {
     c.k = pick(1, 100) * 8;
     c.type = pick(0, 2) ? DType::BF16 : DType::F16;
     c.epilogue = static_cast<GemmCase::Epilogue>(pick(0, 7));
+    const bool turned = pick(0, 3) == 0;
+    if (turned)
+      c.weights = std::array{DType::I8, DType::I8, DType::F8E4M3, DType::F8E5M2}[static_cast<size_t>(pick(0, 3))];
     c.aKMajor = pick(0, 2) || c.m % 8;
     c.bKMajor = pick(0, 2) || c.n % 8;
     if (c.epilogue == GemmCase::BiasResidual)
       c.n = (c.n + 7) / 8 * 8;
-    for (int64_t d = pick(0, 3); d > 1; --d)
+    for (int64_t d = turned ? 0 : pick(0, 3); d > 1; --d)
       c.batch.push_back(pick(1, 3));
+    if (turned) {
+      c.n = (c.n + 15) / 16 * 16;
+      c.k *= 2;
+      c.aKMajor = c.bKMajor = true;
+    }
     c.bBroadcast = pick(0, 1);
     c.tile.tileN = static_cast<int>(pick(2, 32)) * 8;
     c.tile.consumers = static_cast<int>(pick(1, 3));
@@ -259,7 +271,7 @@ std::vector<GemmCase> randomCases(int count, uint64_t seed) {
     c.tile.moreRegisters = c.tile.consumers > 1 && pick(0, 1);
     c.tile.blocks = static_cast<int>(pick(1, 2));
     c.tile.stages = static_cast<int>(pick(2, 6));
-    c.tile.cluster = static_cast<int>(pick(1, 2));
+    c.tile.cluster = turned ? 1 : static_cast<int>(pick(1, 2));
     c.tile.groupRows = static_cast<int>(pick(1, 9));
     c.tile.buffers = static_cast<int>(pick(1, 4));
     c.tile.blocksPerSm = c.tile.consumers == 1 ? static_cast<int>(pick(1, 2)) : 1;

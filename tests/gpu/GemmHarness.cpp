@@ -47,7 +47,8 @@ std::vector<PackageTensor> inputsOf(const GemmCase &c) {
   out.push_back({"a", {left, c.aKMajor ? shapeOf(c.batch, c.m, c.k) : shapeOf(c.batch, c.k, c.m)}});
   std::vector<int64_t> ofB = c.bBroadcast ? std::vector<int64_t>() : c.batch;
   for (int p = 0; p < c.products(); ++p)
-    out.push_back({"b" + std::to_string(p), {c.type, c.bKMajor ? shapeOf(ofB, c.n, c.k) : shapeOf(ofB, c.k, c.n)}});
+    out.push_back({"b" + std::to_string(p),
+                   {c.weights.value_or(c.type), c.bKMajor ? shapeOf(ofB, c.n, c.k) : shapeOf(ofB, c.k, c.n)}});
   if (c.epilogue == GemmCase::BiasGelu || c.epilogue == GemmCase::BiasResidual)
     out.push_back({"bias", {c.narrow(), {c.n}}});
   if (c.epilogue == GemmCase::BiasResidual)
@@ -149,6 +150,16 @@ emit::GemmEpilogue epilogueOf(const GemmCase &c) {
   };
 }
 
+/// The same where a site's rows are the result's columns.
+emit::GemmEpilogue turnedEpilogueOf(const GemmCase &c) {
+  return [epilogue = epilogueOf(c)](OpBuilder &b, Location loc, const emit::GemmSite &s) {
+    emit::GemmSite turned(s);
+    std::swap(turned.row, turned.column);
+    std::swap(turned.rows, turned.columns);
+    return epilogue(b, loc, turned);
+  };
+}
+
 /// The left operand where it is computed: from tiles, columns and rows of the site, as memory has it.
 emit::GemmEpilogue leftOf(const GemmCase &c) {
   return [&c](OpBuilder &b, Location loc, const emit::GemmSite &s) -> Result<SmallVector<Value>> {
@@ -218,6 +229,16 @@ emit::WgmmaGemm describe(const GemmCase &c) {
     g.scales.push_back({inputs - 1, 0, c.scaleRows, perK, 1,
                         c.bBroadcast ? std::vector<int64_t>(c.batch.size(), 0) : denseBatchStrides(c, rows * perK)});
   }
+  if (c.weights) {
+    g.turned = true;
+    std::swap(g.m, g.n);
+    std::swap(g.rows, g.columns);
+    for (emit::WgmmaOperand &o : g.b) {
+      g.left.tiles.push_back(o);
+      g.left.tiles.back().dtype = *c.weights;
+      o = g.a;
+    }
+  }
   std::vector<PackageTensor> results = outputsOf(c);
   for (unsigned o = 0; o < outputs; ++o)
     g.outputs.push_back({inputs + o, results[o].type.dtype, 0, c.n, strides});
@@ -253,13 +274,13 @@ Status emitReference(ModuleOp module, const GemmCase &c, PackageLaunch &launch) 
     bool integers = c.type == DType::I8;
     Value zero = integers ? arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(0)).getResult()
                           : arith::ConstantOp::create(b, loc, b.getF32FloatAttr(0.0f)).getResult();
-    auto load = [&](Value from, Value at) {
-      if (!integers)
-        return loadFloats(b, loc, from, at, c.type, 1);
+    auto load = [&](Value from, Value at, DType t) {
+      if (t != DType::I8)
+        return loadFloats(b, loc, from, at, t, 1);
       Value offset = arith::IndexCastOp::create(b, loc, b.getI64Type(), at);
       Value address = LLVM::GEPOp::create(b, loc, pointer, b.getI8Type(), from, ValueRange{offset});
-      return arith::ExtSIOp::create(b, loc, b.getI32Type(), LLVM::LoadOp::create(b, loc, b.getI8Type(), address))
-          .getResult();
+      Value v = arith::ExtSIOp::create(b, loc, b.getI32Type(), LLVM::LoadOp::create(b, loc, b.getI8Type(), address));
+      return integers ? v : arith::SIToFPOp::create(b, loc, b.getF32Type(), v).getResult();
     };
     SmallVector<Value> sums(static_cast<size_t>(c.products()), zero);
     auto loop = scf::ForOp::create(b, loc, index(0), index(c.k), index(1), sums);
@@ -271,7 +292,7 @@ Status emitReference(ModuleOp module, const GemmCase &c, PackageLaunch &launch) 
       SmallVector<Value> next;
       Value x;
       if (c.left == GemmCase::InMemory) {
-        x = load(arguments[0], atA);
+        x = load(arguments[0], atA, c.type);
       } else {
         auto memory = [&](size_t argument, Value at, DType t) {
           Value offset = arith::IndexCastOp::create(b, loc, b.getI64Type(), at);
@@ -293,7 +314,7 @@ Status emitReference(ModuleOp module, const GemmCase &c, PackageLaunch &launch) 
       for (int p = 0; p < c.products(); ++p) {
         Value atB = plus(times(batch, c.bBroadcast ? 0 : c.n * c.k),
                          c.bKMajor ? plus(times(column, c.k), k) : plus(times(k, c.n), column));
-        Value y = load(arguments[static_cast<size_t>(1 + p)], atB);
+        Value y = load(arguments[static_cast<size_t>(1 + p)], atB, c.weights.value_or(c.type));
         if (c.scaleRows > 0) {
           int64_t perK = c.scalesOfK();
           auto scale = [&](size_t argument, Value scaleRow, int64_t rows) {
@@ -301,7 +322,7 @@ Status emitReference(ModuleOp module, const GemmCase &c, PackageLaunch &launch) 
             return loadFloats(b, loc, arguments[argument], at, DType::F32, 1);
           };
           Value columnScale = div(column, c.scaleRows);
-          x = arith::MulFOp::create(b, loc, load(arguments[0], atA), scale(inputs.size() - 2, row, c.m));
+          x = arith::MulFOp::create(b, loc, load(arguments[0], atA, c.type), scale(inputs.size() - 2, row, c.m));
           y = arith::MulFOp::create(b, loc, y, scale(inputs.size() - 1, columnScale, c.bBroadcast ? 0 : c.scalesOfN()));
         }
         Value sum = loop.getRegionIterArg(static_cast<unsigned>(p));
@@ -368,6 +389,8 @@ std::string GemmCase::str() const {
          names[epilogue];
   static const char *const lefts[] = {"", " left_affine", " left_from_f32", " left_gated", " left_exp"};
   out += lefts[left];
+  if (weights)
+    out += std::string(" weights of ") + dtypeName(*weights);
   if (!aKMajor)
     out += " A^T";
   if (!bKMajor)
@@ -402,7 +425,7 @@ Result<Package> compileGemm(const GemmCase &c, bool reference) {
     RL_TRY(emitReference(*module, c, launch));
   } else {
     RL_ASSIGN(cost::TargetDesc machine, cost::findTarget("h200"));
-    RL_TRY(emit::emitWgmmaGemm(*module, describe(c), epilogueOf(c), machine, launch));
+    RL_TRY(emit::emitWgmmaGemm(*module, describe(c), c.weights ? turnedEpilogueOf(c) : epilogueOf(c), machine, launch));
   }
   CodeTarget target;
   target.nvptx = true;

@@ -8,6 +8,7 @@
 #include "passes/cost/GemmModel.h"
 #include "runtime/package/Package.h"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -43,6 +44,8 @@ struct GemmCase {
   bool bBroadcast = false; ///< one right operand for all of the batch
   bool special = false;    ///< a few NaNs and infinities among the operands
   bool promotes = false;   ///< f8 alone
+  /// Of 8 bits: the right operands are these, widened in registers, and the result is computed turned round (WgmmaGemm::turned).
+  std::optional<DType> weights;
   int64_t scaleRows =
       0; ///< with promotion: scales of 1 x 128 of A and of so many rows x 128 of B; not beside BiasResidual
   cost::GemmTile tile;

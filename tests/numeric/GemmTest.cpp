@@ -40,7 +40,7 @@ class Generator : GraphMaker {
 public:
   Generator(uint64_t seed, bool large) : GraphMaker(seed), large(large), budget(large ? 1500000000 : 3000000) {}
   GraphSpec run();
-  GraphSpec runFew();
+  GraphSpec runFew(bool more);
   GraphSpec runHeads();
 
 private:
@@ -444,20 +444,30 @@ std::optional<Generator::Val> Generator::weights(DType dtype, int64_t n, int64_t
   return emit("dequantize", operands, attrs);
 }
 
-GraphSpec Generator::runFew() {
-  spec.name = "few";
-  spec.strict = rng.chance(15);
+GraphSpec Generator::runFew(bool more) {
+  spec.name = more ? "weights" : "few";
+  spec.strict = rng.chance(more ? 5 : 15);
   constexpr int64_t kBudget = 60000000;
   static const std::vector<int64_t> wide = {264, 1000, 1280, 2056, 3001, 4104, 5000, 5504, 8192, 11008},
                                     deep = {256, 416, 528, 1040, 1296, 2064, 3000, 3004, 4096, 4112};
   int64_t m = rng.chance(25) ? 1 : rng.range(1, 64), n = rng.pick(wide), k = rng.pick(deep);
-  const bool alongN = rng.chance(30); // N is the weights' contiguous dimension
-  if (alongN && rng.chance(70)) {     // deep, where such weights stream
+  const bool alongN = !more && rng.chance(30); // N is the weights' contiguous dimension
+  if (alongN && rng.chance(70)) {              // deep, where such weights stream
     m = rng.range(1, 3);
     n = rng.pick<int64_t>({1032, 2056, 2072, 3000});
     k = rng.pick<int64_t>({11008, 12312, 16400});
   }
-  while (m * n * k > (alongN ? 3 : 1) * kBudget)
+  if (more) { // wide enough that warpgroups are worth it
+    static const std::vector<int64_t> some = {128, 176, 200, 256, 352, 512}, along = {80, 256, 416, 528, 1040, 2080};
+    m = rng.chance(40) ? rng.pick(some) : rng.range(65, large ? 2100 : 600);
+    n = rng.chance(85) ? 8 * rng.range(250, 1400) : n;
+    k = rng.pick(along);
+    const int64_t most = (large ? 20 : 3) * kBudget;
+    while (m * n * k > most)
+      (m > 130 ? m : k % 32 == 0 && k > 256 ? k : n) /= 2;
+    n -= n > 16 && rng.chance(90) ? n % 16 : 0; // rows of results at multiples of 16 bytes
+  }
+  while (!more && m * n * k > (alongN ? 3 : 1) * kBudget)
     (m > 8 && rng.chance(50) ? m : n) /= 2;
   const DType dtype = rng.chance(70) ? DType::BF16 : DType::F16;
   Val left = input(dtype, {m, k});
@@ -482,8 +492,19 @@ GraphSpec Generator::runFew() {
     }
     out = y ? y : out;
   }
-  if (out && rng.chance(40))
+  // Of more rows what is elementwise in tiles, by columns and by rows; reductions of such sums are told apart by roundings alone.
+  if (out && more) {
+    if (rng.chance(40))
+      out = emit("add", {*out, input(dtype, {m, n})});
+    if (out && rng.chance(40))
+      out = emit(rng.chance(50) ? "silu" : "relu", {*out});
+    if (out && rng.chance(25))
+      out = emit("mul", {*out, input(dtype, {m, 1})});
+    if (out && rng.chance(20))
+      out = emit("cast", {*out}, {{"dtype", word(DType::F32)}});
+  } else if (out && rng.chance(40)) {
     out = behind(*out);
+  }
   spec.outputs.push_back(out ? out->name : left.name);
   return std::move(spec);
 }
@@ -581,7 +602,7 @@ std::vector<HostTensor> besideThem(std::vector<HostTensor> tensors) {
 
 int main(int argc, char **argv) {
   SeedOptions options;
-  bool large = false, few = false, segments = false, heads = false;
+  bool large = false, few = false, more = false, segments = false, heads = false;
   for (int i = 1; i < argc; ++i) {
     std::string a = argv[i];
     if (options.take(argc, argv, i))
@@ -590,13 +611,15 @@ int main(int argc, char **argv) {
       large = true;
     } else if (a == "--few") {
       few = true;
+    } else if (a == "--weights") {
+      few = more = true;
     } else if (a == "--segments") {
       segments = true;
     } else if (a == "--heads") {
       heads = true;
     } else {
-      std::fprintf(stderr, "usage: numeric_gemm_test [--target cpu|cuda] [--seeds A:B] [--large] [--few] [--heads] "
-                           "[--segments] [--print]\n");
+      std::fprintf(stderr, "usage: numeric_gemm_test [--target cpu|cuda] [--seeds A:B] [--large] [--few] [--weights] "
+                           "[--heads] [--segments] [--print]\n");
       return 1;
     }
   }
@@ -605,14 +628,14 @@ int main(int argc, char **argv) {
     std::fprintf(stderr, "%s\n", device.error().str().c_str());
     return 4;
   }
-  int compared = 0, warpgroups = 0, lefts = 0, streams = 0, reducing = 0;
+  int compared = 0, warpgroups = 0, lefts = 0, widened = 0, streams = 0, reducing = 0;
   bool hasThem = false, hasStreams = false; // the machine; it says why where it does not use them
   bool exact = false;                       // the graph at hand
   auto generate = [&](uint64_t seed) {
     if (heads)
       return Generator(seed, large).runHeads();
     if (!segments)
-      return few ? Generator(seed, large).runFew() : Generator(seed, large).run();
+      return few ? Generator(seed, large).runFew(more) : Generator(seed, large).run();
     SegmentGraph made = segmentGraph(seed, large);
     exact = made.exact;
     return made.spec;
@@ -628,10 +651,11 @@ int main(int argc, char **argv) {
       products += n.op == OpKind::Attention
                       ? 2
                       : n.op == OpKind::Matmul || n.op == OpKind::Linear || n.op == OpKind::ScaledMatmul;
-    // A scale that is not finite multiplies a sum where it should its terms.
+    // A scale that is not finite multiplies a sum where it should its terms. Activations of weights that have scales are the first input.
     for (ValueId v : graph->inputs)
-      inputs.push_back(exact ? segmentData(rng, *graph, v)
-                             : data(rng, graph->type(v), products == 1 && !few && !segments));
+      inputs.push_back(
+          exact ? segmentData(rng, *graph, v)
+                : data(rng, graph->type(v), products == 1 && !segments && (!few || (more && v == graph->inputs[0]))));
     Result<std::unique_ptr<Module>> module = (*device)->compile(spec);
     if (!module)
       return "does not compile: " + module.error().str();
@@ -655,6 +679,7 @@ int main(int argc, char **argv) {
                other = warpgroup || stream;
     warpgroups += warpgroup;
     lefts += (*device)->record.find("is computed in registers as it is multiplied") != std::string::npos;
+    widened += (*device)->record.find("in the registers that the tensor cores read") != std::string::npos;
     reducing += (*device)->record.find("are reduced within tiles") != std::string::npos;
     streams += stream;
     hasStreams |= (*device)->record.find("streamed operand") != std::string::npos || stream;
@@ -683,10 +708,10 @@ int main(int argc, char **argv) {
   });
   std::printf(
       "%s: products, seeds %llu:%llu, %d compared, %d by warpgroup products, %d of operands computed for them, %d "
-      "streamed, %d with segments, %d failed\n",
+      "of weights widened, %d streamed, %d with segments, %d failed\n",
       options.target.c_str(), static_cast<unsigned long long>(options.first),
-      static_cast<unsigned long long>(options.end), compared, warpgroups, lefts, streams, reducing, failed);
-  const bool idle =
-      (large && hasThem && warpgroups == 0) || (few && hasStreams && streams == 0) || (segments && reducing == 0);
+      static_cast<unsigned long long>(options.end), compared, warpgroups, lefts, widened, streams, reducing, failed);
+  const bool idle = (large && hasThem && warpgroups == 0) || (few && !more && hasStreams && streams == 0) ||
+                    (more && hasThem && widened == 0) || (segments && reducing == 0);
   return failed || idle || compared * 2 < static_cast<int>(options.end - options.first) ? 4 : 0;
 }

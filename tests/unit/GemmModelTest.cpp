@@ -92,6 +92,35 @@ TEST(GemmModel, PredictsWhatWasMeasured) {
   }
 }
 
+TEST(GemmModel, WeightsWidenedInRegisters) {
+  // `ridgeline bench` on an H200, weights in i8, with a launch by itself; m is of the weights.
+  constexpr double kOwnLaunch = 2.3;
+  struct Measured {
+    int64_t m, n, k;
+    int tileN, consumers;
+    double microseconds;
+  } measured[] = {{11008, 128, 4096, 128, 2, 31.6},   {11008, 256, 4096, 128, 3, 39.8},
+                  {11008, 512, 4096, 176, 2, 66.7},   {4096, 512, 11008, 128, 2, 74.0},
+                  {11008, 1024, 4096, 176, 2, 131.3}, {11008, 2048, 4096, 232, 2, 238},
+                  {11008, 8192, 4096, 256, 2, 910},   {4096, 4096, 4096, 256, 2, 173.4}};
+  for (const Measured &m : measured) {
+    GemmShape s = shape(m.m, m.n, m.k);
+    s.turned = true;
+    s.leftTiles = {DType::I8};
+    GemmTile t{.tileN = m.tileN, .consumers = m.consumers};
+    ASSERT_TRUE(completeGemmTile(s, t, h200()));
+    GemmCandidate c = predictGemm(s, t, h200());
+    EXPECT_NEAR((c.seconds * 1e6 + kOwnLaunch) / m.microseconds, 1, 0.1) << c.str() << ", measured " << m.microseconds;
+  }
+  GemmShape s = shape(4096, 512, 4096);
+  s.turned = true;
+  EXPECT_NE(gemmRefusal(s, {}, h200()), ""); // nothing to widen
+  s.leftTiles = {DType::I8};
+  EXPECT_EQ(gemmRefusal(s, {}, h200()), "");
+  s.segment = 128;
+  EXPECT_NE(gemmRefusal(s, {}, h200()), "");
+}
+
 TEST(GemmModel, CopiesThatStartAmidLinesOfTheCache) {
   auto time = [](const GemmShape &s, int tileN, int consumers, int blocks, bool alternate) {
     GemmTile t{.tileN = tileN, .consumers = consumers, .blocks = blocks, .alternate = alternate};

@@ -553,7 +553,7 @@ TEST(PrecisionPins, WinOverWhatWouldBeChosen) {
   EXPECT_EQ(chosen(a.record, "gate"), "f8e4m3 x f8e4m3");
   EXPECT_EQ(decision(a.record, "down")->why, "pinned by its weight wd to bf16");
   a = assign(graphOf(feedForward(2048), "fp8", kAny, {{"h", BF16}}));
-  EXPECT_EQ(chosen(a.record, "down"), "bf16 x bf16") << "its activation is pinned";
+  EXPECT_EQ(chosen(a.record, "down"), "bf16 x f8e4m3 widened") << "its activation is pinned";
 }
 
 TEST(PrecisionPins, WinOverTheBudget) {

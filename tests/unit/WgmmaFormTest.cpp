@@ -419,3 +419,62 @@ TEST(WgmmaForm, Refuses) {
       why({1, 24, 16, 32, {1, 24, 32}, {1, 32, 16}, [](GraphBuilder &g, TensorHandle x) { return g.relu(x); }, same}),
       "'relu' is computed where it is read, and is not in memory as it is");
 }
+
+/// Weights that become wider in registers: the product turned round.
+static WgmmaForm turnedFormOf(DType weights, bool transposeB, Extents mask, Made &out) {
+  GraphBuilder g("turned");
+  TensorHandle a = g.input("a", DType::BF16, {1, 100, 48}), w = g.input("w", weights, {1, 24, 48});
+  if (!transposeB)
+    w = g.permute(w, {0, 2, 1});
+  TensorHandle wide = weights == DType::BF16 ? w : g.cast(w, DType::BF16);
+  TensorHandle y = g.matmul(a, wide, {.transposeB = transposeB, .outDtype = DType::F32});
+  TensorHandle z = y + g.input("t", DType::BF16, {100, 24}) + g.input("b", DType::BF16, {24});
+  g.output(z * g.input("s", DType::F32, mask), "y");
+  out.graph = graphOf(g);
+  std::vector<NodeId> products;
+  for (NodeId n = 0; n < out.graph.nodes.size(); ++n)
+    if (isProduct(out.graph.nodes[n]))
+      products.push_back(n);
+  TraceRequest request;
+  request.graph = &out.graph;
+  request.outputs = out.graph.outputs;
+  request.boundary.assign(out.graph.values.size(), false);
+  request.lanes = 1;
+  request.width = 24;
+  request.rows = 100;
+  request.products = true;
+  Result<Trace> epilogue = tracePointwise(request);
+  std::vector<Trace> operands;
+  for (const Operand &o : out.graph.nodes[products[0]].inputs)
+    operands.push_back(*traceOperand(out.graph, o.value, {}, true));
+  return turnedForm(out.graph, *epilogue, products, {&operands[0], &operands[1]});
+}
+
+TEST(WgmmaForm, TurnedRound) {
+  Made made;
+  WgmmaForm f = turnedFormOf(DType::I8, true, {100, 1}, made);
+  ASSERT_EQ(f.refusal, "");
+  EXPECT_TRUE(f.shape.turned);
+  EXPECT_EQ(f.shape.m, 24);
+  EXPECT_EQ(f.shape.n, 100);
+  EXPECT_EQ(f.shape.k, 48);
+  auto name = [&](const WgmmaAccess &a) { return made.graph.values[a.value].name; };
+  ASSERT_EQ(f.computed->tiles.size(), 1u);
+  EXPECT_EQ(name(f.computed->tiles[0]), "w");
+  EXPECT_EQ(f.computed->tiles[0].row, 48);
+  EXPECT_EQ(f.shape.leftTiles, std::vector<DType>{DType::I8});
+  EXPECT_EQ(f.weightScales[0].value, kNone);
+  EXPECT_EQ(name(f.right[0]), "a");
+  EXPECT_EQ(f.right[0].row, 48);
+  ASSERT_EQ(f.outputs.size(), 1u);
+  EXPECT_EQ(f.outputs[0].row, 24);
+  // What is by columns of the result is by rows of the kernel, and the other way round.
+  ASSERT_TRUE(f.tiles.size() == 1 && f.rows.size() == 1 && f.columns.size() == 1);
+  EXPECT_EQ(name(f.tiles[0]), "t");
+  EXPECT_EQ(name(f.rows[0]), "b");
+  EXPECT_EQ(name(f.columns[0]), "s");
+  EXPECT_FALSE(f.loadsItself);
+  EXPECT_EQ(turnedFormOf(DType::F8E5M2, true, {1}, made).refusal, "");
+  EXPECT_NE(turnedFormOf(DType::BF16, true, {1}, made).refusal.find("'w' is multiplied as it is"), std::string::npos);
+  EXPECT_NE(turnedFormOf(DType::I8, false, {1}, made).refusal.find("not along K"), std::string::npos);
+}

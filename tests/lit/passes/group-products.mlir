@@ -113,7 +113,8 @@ func.func @heads_returned(%x: tensor<2x24x256xbf16>, %w: tensor<256x256xbf16>, %
   return %y : tensor<2x4x24x64xbf16>
 }
 
-// Weights in 8 bits are made into numbers where a thin product reads them, once; for many rows they are written first.
+// Weights in 8 bits are made into numbers where a thin product reads them, once; for more rows in the registers of warpgroup products, and
+// where these do not take them they are written first.
 // CHECK-LABEL: func.func @dequantised
 // CHECK: ridge.group "gemm"
 // CHECK-SAME: kernel = "thin"
@@ -126,14 +127,27 @@ func.func @dequantised(%x: tensor<2x256xbf16>, %w: tensor<512x256xi8>, %s: tenso
   return %y : tensor<2x512xbf16>
 }
 
+// CHECK-LABEL: func.func @dequantised_turned
+// CHECK: ridge.group "gemm"
+// CHECK-SAME: kernel = "wgmma"
+// CHECK-SAME: turned = true
+// CHECK-NOT: ridge.group
+// CHECK: return
+func.func @dequantised_turned(%x: tensor<512x1024xbf16>, %w: tensor<4096x1024xi8>, %s: tensor<4096x1xbf16>) -> tensor<512x4096xbf16> {
+  %c = ridge.map cast(%w) : (tensor<4096x1024xi8>) -> tensor<4096x1024xbf16>
+  %d = ridge.map mul(%c, %s) : (tensor<4096x1024xbf16>, tensor<4096x1xbf16>) -> tensor<4096x1024xbf16>
+  %y = ridge.linear %x, %d : (tensor<512x1024xbf16>, tensor<4096x1024xbf16>) -> tensor<512x4096xbf16>
+  return %y : tensor<512x4096xbf16>
+}
+
 // CHECK-LABEL: func.func @dequantised_first
 // CHECK: ridge.group "pointwise"
 // CHECK: ridge.group "gemm"
 // CHECK-NOT: ridge.group
 // CHECK: return
-func.func @dequantised_first(%x: tensor<200x256xbf16>, %w: tensor<512x256xi8>, %s: tensor<512x1xbf16>) -> tensor<200x512xbf16> {
+func.func @dequantised_first(%x: tensor<200x256xbf16>, %w: tensor<512x256xi8>, %s: tensor<512x256xbf16>) -> tensor<200x512xbf16> {
   %c = ridge.map cast(%w) : (tensor<512x256xi8>) -> tensor<512x256xbf16>
-  %d = ridge.map mul(%c, %s) : (tensor<512x256xbf16>, tensor<512x1xbf16>) -> tensor<512x256xbf16>
+  %d = ridge.map mul(%c, %s) : (tensor<512x256xbf16>, tensor<512x256xbf16>) -> tensor<512x256xbf16>
   %y = ridge.linear %x, %d : (tensor<200x256xbf16>, tensor<512x256xbf16>) -> tensor<200x512xbf16>
   return %y : tensor<200x512xbf16>
 }

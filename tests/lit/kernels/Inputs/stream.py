@@ -72,3 +72,10 @@ write("columns_deep", 33, 4096, 11008, "f16", weights=2, along_n=True, behind=("
 write("columns_gated", 8, 11000, 4096, weights=2, along_n=True, behind=("gate",), pitch=11024)
 write("columns_pitch", 16, 11008, 4096, weights=2, along_n=True, pitch=11028)
 write("small", 4, 512, 512, weights=2)
+# More rows than are streamed.
+write("more", 512, 11008, 4096)
+write("more_floats", 200, 4096, 4112, "f16", granularity="tensor", narrow="f8e4m3", behind=("residual",))
+write("more_gated", 512, 11008, 4096, behind=("gate",))
+write("more_tight", 4096, 264, 512, behind=("gate", "residual"))
+write("more_zero", 512, 11008, 4096, zero=True)
+write("more_odd", 512, 11004, 4096)
