@@ -274,6 +274,9 @@ constexpr double kLeftInstructions = 3.5, kLeftShown = 0.05, kLeftShownAlone = 0
 /// 2048 and 8192 x 11008 x 4096; and clocks that the warps of a scheduler take for their rows of a stage, each by itself and beside the
 /// others, as an instruction takes about five: 512 x 4096 x 11008, 65 to 256 x 11008 x 4096.
 constexpr double kRateTurned = 0.85, kTurnedClocks = 430, kTurnedWarpClocks = 140;
+/// What shows of the shorter of both, beside other warpgroups: so that of tiles that are as quick the one is taken that widens less often.
+/// (8192 x 11008 x 4096: 910 us with 256 columns; 168 columns 990 to 1101, in a run that power held back.)
+constexpr double kTurnedShown = 0.02;
 
 /// By the bytes at multiples of which copies start.
 double linesFactor(int64_t start) {
@@ -396,7 +399,7 @@ GemmCandidate predictGemm(const GemmShape &s, const GemmTile &t, const TargetDes
   if (s.turned) {
     const double warps = t.consumers * perSm,
                  left = t.blocks * s.products * (kTurnedClocks + kTurnedWarpClocks * warps) / (clock * kClockUnderLoad);
-    stage = std::max(stage, left) + (warps > 1 ? 0 : kLeftShownAlone * std::min(stage, left));
+    stage = std::max(stage, left) + (warps > 1 ? kTurnedShown : kLeftShownAlone) * std::min(stage, left);
   } else if (s.computesLeft()) {
     // The four schedulers of an SM each have a warp of every warpgroup, and a special function takes each eight clocks.
     double elements = 32.0 * t.blocks * t.consumers * perSm;

@@ -25,6 +25,9 @@ constexpr double kIngest = 57;
 /// Multiply-adds a clock that the tensor cores of an SM do for mma.sync, and warp instructions a clock beside them, of so many warps;
 /// fewer leave the share kAlone and what they are of the rest.
 constexpr double kMacs = 670, kIssue = 2.2, kIssueWarps = 24, kAlone = 0.3;
+/// What memory takes longer where each warp has one stage, of less than so many bytes an SM in all: 32 rows by 11008 x 4096 of 8 bits, 42
+/// columns and four stages in each of two blocks, 24.0 us.
+constexpr double kShortRing = 0.5, kShortRingBytes = 64e3;
 /// Ahead of the first stage and behind the last: barriers, sums are exchanged and added, the epilogue waits for its loads. And again
 /// for each further block that an SM has in the same place, where no other hides it.
 constexpr double kEndSeconds = 1.8e-6, kTurnSeconds = 2e-6;
@@ -128,6 +131,9 @@ StreamCandidate predictStream(const StreamShape &s, const StreamTile &t, const T
   double inFlight = static_cast<double>(t.stages * t.tileN * s.products * kStageBytes) * t.blocksPerSm;
   out.memory = std::max(s.bytes / (machine.dramCopy * kStreamed),
                         columns * s.products * K * rightBytes / inFlight * machine.memoryLatency);
+  // Where a warp has one stage at a time it asks for none while it multiplies.
+  if (t.stages == t.parts())
+    out.memory *= 1 + kShortRing * std::max(0.0, 1 - inFlight / kShortRingBytes);
   out.ingest = (columns * s.products * K * rightBytes + turns * static_cast<double>(s.m) * K * 2) / (kIngest * clock);
   double weights = padded * s.products * K;
   // A weight's share of a load of 16 bytes and of its conversion, its products, and the loads of the left operand.
