@@ -41,8 +41,14 @@ std::string kernelAt(const std::string &stage, const std::string &line) {
   return at == std::string::npos ? std::string() : identifier(line, at + 1);
 }
 
-/// Does this line end a function?
-bool endsKernel(const std::string &stage, const std::string &line, size_t indent) {
+/// How many more braces a line of PTX opens than it closes; what follows // does not count.
+int bracesOpened(const std::string &line) {
+  const auto end = line.begin() + static_cast<std::ptrdiff_t>(std::min(line.find("//"), line.size()));
+  return static_cast<int>(std::count(line.begin(), end, '{') - std::count(line.begin(), end, '}'));
+}
+
+/// Does this line end a function, of MLIR or LLVM?
+bool endsKernel(const std::string &line, size_t indent) {
   return line.compare(0, indent + 1, std::string(indent, ' ') + "}") == 0 &&
          line.find_first_not_of(' ', indent + 1) == std::string::npos;
 }
@@ -61,6 +67,7 @@ std::vector<std::pair<std::string, std::string>> splitKernels(const std::string 
   std::string head, *into = &head;
   size_t indent = 0;
   bool inside = false;
+  int depth = 0; // of PTX, whose blocks may begin and end as lines of a function's do
   for (size_t at = 0; at < text.size();) {
     size_t end = text.find('\n', at);
     end = end == std::string::npos ? text.size() : end + 1;
@@ -75,6 +82,7 @@ std::vector<std::pair<std::string, std::string>> splitKernels(const std::string 
         into = &out.back().second;
         indent = bare.find_first_not_of(' ');
         inside = true;
+        depth = 0;
       } else if (stage == "ptx" || out.empty()) {
         into = stage == "ptx" && !out.empty() ? nullptr : &head;
       } else {
@@ -83,8 +91,15 @@ std::vector<std::pair<std::string, std::string>> splitKernels(const std::string 
     }
     if (into)
       *into += line;
-    if (inside && endsKernel(stage, bare, indent))
-      inside = false;
+    if (!inside)
+      continue;
+    if (stage == "ptx") {
+      const int opened = bracesOpened(bare);
+      depth += opened;
+      inside = depth > 0 || opened >= 0; // the signature has none
+    } else {
+      inside = !endsKernel(bare, indent);
+    }
   }
   return out;
 }
