@@ -694,21 +694,6 @@ class Compiling(Cli):
         for n in names:
             self.assertGreater(os.path.getsize(self.path("stages/" + n)), 0)
 
-    def test_dump_cuts_ptx_at_kernels(self):
-        # Kernels of one row wait for each other and start apart: blocks of assembly, whose braces stand as a function's do.
-        self.write("g.json", graph([node("linear", ["x", "w"], "h"), node("rms_norm", ["h"], "n"), node("linear", ["n", "v"], "y")],
-                                   inputs={"x": {"dtype": "bf16", "shape": [1, 4096]}}, outputs=["y"],
-                                   parameters={"w": {"dtype": "bf16", "shape": [8192, 4096]}, "v": {"dtype": "bf16", "shape": [4096, 8192]}}))
-        self.ok("dump", "g.json", "--dump-dir", "stages", "--target", "h200")
-        files = [n for n in sorted(os.listdir(self.path("stages"))) if re.match(r"\d\d-ptx-", n)]
-        self.assertGreater(len(files), 2)
-        whole = self.ok("dump", "g.json", "--stage", "ptx", "--target", "h200").stdout
-        texts = [self.read("stages/" + n).decode() for n in files]
-        self.assertIn("\n}", whole.split(".entry")[1].split("ret;")[0], "no inner block that stands as a function's")
-        self.assertEqual(sum(t.count("ret;") for t in texts), whole.count("ret;"))
-        for n, t in zip(files, texts):
-            self.assertEqual((t.count(".entry"), t.count("{") - t.count("}")), (1, 0), n)
-
     def test_no_kernels(self):
         self.write("g.json", graph([], outputs=["x"]))
         self.data()
