@@ -234,10 +234,14 @@ Comparison compare(const TensorType &type, const void *got, const void *kept, co
     relative = std::max({dtype == DType::F32 ? 1e-5 : 0, tolerance.output.pinned, 2 * tolerance.output.step});
     freeSteps = dtype == DType::F32 ? 0 : 2;
     floor = 1e-6;
-    if (tolerance.output.narrow && (tolerance.strict || tolerance.severalKernels))
+    if (tolerance.output.narrow && (tolerance.strict || tolerance.severalKernels)) {
       floor = dtype == DType::F16 ? 0x1p-12 : 0x1p-9;
-    else if (tolerance.output.bf16)
+      // A value of 16 bits may be a step beside, and so may what is multiplied of it.
+      if (dtype == DType::F32)
+        relative = std::max(relative, tolerance.output.bf16 ? 0x1p-8 : 0x1p-11);
+    } else if (tolerance.output.bf16) {
       floor = 0x1p-11;
+    }
     floor = std::max(floor, 0x1p-29 * static_cast<double>(tolerance.output.terms));
     if (int products = tolerance.output.products)
       floor *= 2 + 2 * products;

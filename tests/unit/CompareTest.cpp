@@ -69,6 +69,26 @@ TEST(Compare, WhatNudgesMoveMayBeFartherOff) {
   EXPECT_FALSE(one()) << "what is exact must be equal";
 }
 
+// A large element of a result in f32 that was bf16 on the way, between kernels: a step of bf16 of its own, not of the others.
+TEST(Compare, WhatWasNarrowOnTheWayIsAStepBeside) {
+  std::vector<float> wanted(1000, 1), got(1000, 1);
+  wanted[3] = 1000;
+  Tolerance t;
+  t.output = {.inexact = true, .narrow = true, .bf16 = true};
+  t.severalKernels = true;
+  auto within = [&](float value) {
+    got[3] = value;
+    return compare({DType::F32, {1000}}, got.data(), wanted.data(), wanted.data(), t).within;
+  };
+  EXPECT_TRUE(within(1003.5f));
+  EXPECT_FALSE(within(1009));
+  t.output.bf16 = false; // f16
+  EXPECT_TRUE(within(1000.4f));
+  EXPECT_FALSE(within(1003.5f));
+  t.severalKernels = false;
+  EXPECT_FALSE(within(1000.4f)) << "one kernel keeps f32 within";
+}
+
 TEST(Compare, ErrorsAreRelativeToWhatIsThere) {
   const float inf = HUGE_VALF, nan = std::nanf("");
   auto sum = [](std::vector<float> got, std::vector<float> wanted) {
