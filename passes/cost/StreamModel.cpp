@@ -92,7 +92,13 @@ StreamShared streamShared(const StreamShape &s, const StreamTile &t) {
   return out;
 }
 
-/// The same where weights are loaded to registers.
+/// Memory and what an SM does: neither hides the other wholly where they are alike. Then the end.
+static void addUp(StreamCandidate &c) {
+  const double a = c.memory * c.memory, b = std::max(c.ingest, c.compute);
+  c.seconds = std::sqrt(std::sqrt(a * a + b * b * b * b)) + c.end;
+}
+
+/// The time where weights are loaded to registers.
 static StreamCandidate predictDirect(const StreamShape &s, const StreamTile &t, const TargetDesc &machine) {
   StreamCandidate out;
   out.tile = t;
@@ -112,8 +118,7 @@ static StreamCandidate predictDirect(const StreamShape &s, const StreamTile &t, 
             (rounds - std::min<double>(rounds, t.stages)) * kRoundSeconds +
             std::max(0.0, kDirectWarps - t.blocksPerSm * t.warps) * kWarpSeconds +
             s.ops * static_cast<double>(s.m) * turns * t.tileN / (machine.issueLanes * clock);
-  const double a = out.memory * out.memory, b = std::max(out.ingest, out.compute);
-  out.seconds = std::sqrt(std::sqrt(a * a + b * b * b * b)) + out.end;
+  addUp(out);
   return out;
 }
 
@@ -144,9 +149,7 @@ StreamCandidate predictStream(const StreamShape &s, const StreamTile &t, const T
   double rounds = std::ceil(out.blocks / (machine.smCount * t.blocksPerSm));
   out.end = kEndSeconds + (rounds - 1) * kTurnSeconds / t.blocksPerSm +
             s.ops * static_cast<double>(s.m) * columns / (machine.issueLanes * clock);
-  // Neither hides the other wholly where they are alike.
-  double a = out.memory * out.memory, b = std::max(out.ingest, out.compute);
-  out.seconds = std::sqrt(std::sqrt(a * a + b * b * b * b)) + out.end;
+  addUp(out);
   return out;
 }
 

@@ -16,6 +16,9 @@
 
 namespace rl::cost {
 
+/// Numbers of 8 bits that kernels of products make floats of 16 bits in registers.
+inline bool isNarrow(DType t) { return t == DType::I8 || t == DType::F8E4M3 || t == DType::F8E5M2; }
+
 /// A product of [m, k] by [n, k] transposed, or by [k, n], with what is computed of its elements.
 struct StreamShape {
   int64_t m = 0, n = 0, k = 0;

@@ -150,7 +150,8 @@ void RowPlanner::storeOperands() {
         for (const Operand &o : node->inputs)
           if (!o.isLiteral())
             work.push_back(o.value);
-      } else if (isNarrow(graph.type(work[i]).dtype) && graph.type(work[i]).elements() == graph.type(v).elements()) {
+      } else if (cost::isNarrow(graph.type(work[i]).dtype) &&
+                 graph.type(work[i]).elements() == graph.type(v).elements()) {
         return true;
       }
     return false;

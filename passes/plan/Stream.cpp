@@ -64,7 +64,7 @@ std::optional<StreamAccess> narrowOf(const Graph &graph, const Trace &trace, uin
   if (in.node == kNone || graph.nodes[in.node].op != OpKind::Cast || in.operands[0] == kNone)
     return std::nullopt;
   const Instance &load = trace.instances[behindViews(graph, trace, in.operands[0])];
-  if (load.node != kNone || !isNarrow(graph.type(load.value).dtype))
+  if (load.node != kNone || !cost::isNarrow(graph.type(load.value).dtype))
     return std::nullopt;
   return accessOf(trace, load, true);
 }
@@ -74,8 +74,6 @@ bool hasMap(const StreamAccess &a, DType t, int64_t rows) {
 }
 
 } // namespace
-
-bool isNarrow(DType t) { return t == DType::I8 || t == DType::F8E4M3 || t == DType::F8E5M2; }
 
 Result<StreamOperand> streamOperand(const Graph &graph, const Trace &trace) {
   StreamOperand out;
@@ -171,11 +169,11 @@ StreamForm streamForm(const Graph &graph, const std::vector<NodeId> &products,
     if (!right)
       return refuse(right.error().message);
     DType u = graph.type(right->rows.value).dtype;
-    if (!isNarrow(u) && u != t)
+    if (!cost::isNarrow(u) && u != t)
       return refuse(quoted(graph, right->rows.value) + " is " + dtypeName(u) + " beside " + dtypeName(t));
     if (i > 0 && u != s.right)
       return refuse("the right operands have different types");
-    if (!kMajor && isNarrow(u))
+    if (!kMajor && cost::isNarrow(u))
       return refuse(quoted(graph, right->rows.value) + " is " + dtypeName(u) + ", and its rows are not along K");
     if (!hasMap(right->rows, u, kMajor ? p.n : p.k))
       return refuse(quoted(graph, right->rows.value) + ": its rows, " + std::to_string(right->rows.stride) +

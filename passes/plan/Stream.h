@@ -38,9 +38,6 @@ Result<StreamOperand> streamOperand(const Graph &, const Trace &);
 StreamForm streamForm(const Graph &, const std::vector<NodeId> &products, const std::vector<const Trace *> &operands,
                       int64_t mostRows = cost::kMostStreamRows);
 
-/// Numbers of 8 bits that these kernels make floats of 16 bits in registers.
-bool isNarrow(DType);
-
 /// Whether the product's right operand, which is computed, may be read once by such a kernel on this machine. `boundary`: what
 /// is loaded.
 bool streamsOperand(const Graph &, const Node &product, const std::vector<bool> &boundary, const cost::TargetDesc &);

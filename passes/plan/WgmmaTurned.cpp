@@ -112,7 +112,7 @@ WgmmaForm turnedForm(const Graph &graph, const Trace &epilogue, const std::vecto
   StreamForm read = streamForm(graph, products, operands, INT32_MAX / 2);
   if (!read.refusal.empty())
     return refuse(std::move(read.refusal));
-  if (!isNarrow(read.shape.right))
+  if (!cost::isNarrow(read.shape.right))
     return refuse(quoted(graph, read.right[0].rows.value) + " is multiplied as it is in memory");
   if (int64_t segment = tileSegments(graph, epilogue).columns)
     return refuse("a warp has 16 columns of a row, and segments of " + std::to_string(segment) + " are reduced");
@@ -152,7 +152,7 @@ std::string turnedRefusal(const Graph &graph, const Node &product, const std::ve
     return (left ? right : left).error().message;
   auto self = static_cast<NodeId>(&product - graph.nodes.data());
   const StreamForm read = streamForm(graph, {self}, {&*left, &*right}, INT32_MAX / 2);
-  if (read.refusal.empty() && !isNarrow(read.shape.right))
+  if (read.refusal.empty() && !cost::isNarrow(read.shape.right))
     return "it has 16 bits in memory";
   return read.refusal;
 }

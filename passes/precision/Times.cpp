@@ -20,12 +20,11 @@ double sizeOf(DType t) { return static_cast<double>(dtypeSize(t)); }
 int64_t widenedRows(const cost::TargetDesc &machine) { return machine.gpu ? 2 : 16; }
 
 bool isSixteen(DType t) { return t == DType::BF16 || t == DType::F16; }
-bool isNarrow(DType t) { return t == DType::I8 || t == DType::F8E4M3 || t == DType::F8E5M2; }
 
 /// A kernel that streams the right operand, in 16 bits or in 8, beside few rows of 16 bits; nothing where there is none.
 std::optional<double> streamSeconds(const ProductAsk &p, const cost::TargetDesc &machine) {
   const bool wide = p.b == p.a;
-  if (!isSixteen(p.a) || !(wide || isNarrow(p.b)) || p.batch != 1 || !p.rows || p.k % 16 != 0)
+  if (!isSixteen(p.a) || !(wide || cost::isNarrow(p.b)) || p.batch != 1 || !p.rows || p.k % 16 != 0)
     return std::nullopt;
   cost::StreamShape s;
   s.m = p.m;
@@ -45,7 +44,8 @@ std::optional<double> streamSeconds(const ProductAsk &p, const cost::TargetDesc 
 
 /// A kernel of warpgroup products that widens the right operand in registers, of more rows than are streamed.
 std::optional<double> turnedSeconds(const ProductAsk &p, const cost::TargetDesc &machine) {
-  if (!isSixteen(p.a) || !isNarrow(p.b) || p.batch != 1 || !p.rows || p.m <= cost::kMostStreamRows || p.k % 16 != 0)
+  if (!isSixteen(p.a) || !cost::isNarrow(p.b) || p.batch != 1 || !p.rows || p.m <= cost::kMostStreamRows ||
+      p.k % 16 != 0)
     return std::nullopt;
   cost::GemmShape s;
   s.turned = true;

@@ -57,6 +57,27 @@ struct Made {
   WgmmaForm form;
 };
 
+std::vector<NodeId> productsOf(const Graph &graph) {
+  std::vector<NodeId> out;
+  for (NodeId n = 0; n < graph.nodes.size(); ++n)
+    if (isProduct(graph.nodes[n]))
+      out.push_back(n);
+  return out;
+}
+
+/// What is behind the products, of `rows` of `width`.
+Result<Trace> traceEpilogue(const Graph &graph, int64_t rows, int64_t width, int64_t lanes) {
+  TraceRequest request;
+  request.graph = &graph;
+  request.outputs = graph.outputs;
+  request.boundary.assign(graph.values.size(), false);
+  request.lanes = lanes;
+  request.width = width;
+  request.rows = rows;
+  request.products = true;
+  return tracePointwise(request);
+}
+
 Made formOf(const Case &c) {
   GraphBuilder g("product");
   TensorHandle a = c.viewA(g, g.input("a", c.dtype, c.a)), b = c.viewB(g, g.input("b", c.dtype, c.b));
@@ -66,19 +87,8 @@ Made formOf(const Case &c) {
   g.output(c.viewOut(g, y), "y");
   Made out;
   out.graph = graphOf(g);
-  std::vector<NodeId> products;
-  for (NodeId n = 0; n < out.graph.nodes.size(); ++n)
-    if (isProduct(out.graph.nodes[n]))
-      products.push_back(n);
-  TraceRequest request;
-  request.graph = &out.graph;
-  request.outputs = out.graph.outputs;
-  request.boundary.assign(out.graph.values.size(), false);
-  request.lanes = wgmmaLanes(c.n);
-  request.width = c.n;
-  request.rows = c.batch * c.m;
-  request.products = true;
-  Result<Trace> epilogue = tracePointwise(request);
+  const std::vector<NodeId> products = productsOf(out.graph);
+  Result<Trace> epilogue = traceEpilogue(out.graph, c.batch * c.m, c.n, wgmmaLanes(c.n));
   if (!epilogue) {
     ADD_FAILURE() << epilogue.error().str();
     return out;
@@ -431,19 +441,8 @@ static WgmmaForm turnedFormOf(DType weights, bool transposeB, Extents mask, Made
   TensorHandle z = y + g.input("t", DType::BF16, {100, 24}) + g.input("b", DType::BF16, {24});
   g.output(z * g.input("s", DType::F32, mask), "y");
   out.graph = graphOf(g);
-  std::vector<NodeId> products;
-  for (NodeId n = 0; n < out.graph.nodes.size(); ++n)
-    if (isProduct(out.graph.nodes[n]))
-      products.push_back(n);
-  TraceRequest request;
-  request.graph = &out.graph;
-  request.outputs = out.graph.outputs;
-  request.boundary.assign(out.graph.values.size(), false);
-  request.lanes = 1;
-  request.width = 24;
-  request.rows = 100;
-  request.products = true;
-  Result<Trace> epilogue = tracePointwise(request);
+  const std::vector<NodeId> products = productsOf(out.graph);
+  Result<Trace> epilogue = traceEpilogue(out.graph, 100, 24, 1);
   std::vector<Trace> operands;
   for (const Operand &o : out.graph.nodes[products[0]].inputs)
     operands.push_back(*traceOperand(out.graph, o.value, {}, true));
