@@ -247,12 +247,58 @@ Value BodyEmitter::floatToInt(Value f, DType to) {
   return LLVM::CallIntrinsicOp::create(b, loc, type, b.getStringAttr(name), ValueRange{f}).getResult(0);
 }
 
+/// Codes of 8 bits by the GPU's own conversion, which rounds to even, saturates and makes 0 of NaN: one instruction a number, and three
+/// that put four of them into a word.
+static Value codesOf(OpBuilder &b, Location loc, Value f, DType to) {
+  const std::string convert = to == DType::U8 ? "cvt.rni.sat.u8.f32 " : "cvt.rni.sat.s8.f32 ";
+  auto inlineAsm = [&](Type type, const std::string &text, StringRef constraints, ValueRange operands) {
+    return LLVM::InlineAsmOp::create(b, loc, type, operands, b.getStringAttr(text), b.getStringAttr(constraints),
+                                     UnitAttr(), UnitAttr(),
+                                     LLVM::TailCallKindAttr::get(b.getContext(), LLVM::TailCallKind::None),
+                                     LLVM::AsmDialectAttr(), ArrayAttr())
+        .getResult(0);
+  };
+  auto one = [&](Value x) -> Value {
+    Value code = inlineAsm(b.getI32Type(), convert + "$0, $1;", "=r,f", x);
+    return arith::TruncIOp::create(b, loc, b.getI8Type(), code);
+  };
+  auto vector = dyn_cast<VectorType>(f.getType());
+  if (!vector)
+    return one(f);
+  SmallVector<Value> numbers;
+  for (int64_t i = 0; i < vector.getNumElements(); ++i)
+    numbers.push_back(vector::ExtractOp::create(b, loc, f, i));
+  Type codes = withElement(vector, b.getI8Type());
+  if (numbers.size() % 4 != 0) {
+    SmallVector<Value> single;
+    for (Value x : numbers)
+      single.push_back(one(x));
+    return vector::FromElementsOp::create(b, loc, codes, single);
+  }
+  std::string four = "{ .reg .b32 %c<6>; ";
+  for (int i = 0; i < 4; ++i)
+    four += convert + "%c" + std::to_string(i) + ", $" + std::to_string(i + 1) + "; ";
+  four += "prmt.b32 %c4, %c0, %c1, 0x0040; prmt.b32 %c5, %c2, %c3, 0x0040; prmt.b32 $0, %c4, %c5, 0x5410; }";
+  SmallVector<Value> words;
+  for (size_t i = 0; i < numbers.size(); i += 4)
+    words.push_back(inlineAsm(b.getI32Type(), four, "=r,f,f,f,f", ArrayRef(numbers).slice(i, 4)));
+  auto packed = VectorType::get({static_cast<int64_t>(words.size())}, b.getI32Type());
+  return vector::BitCastOp::create(b, loc, cast<VectorType>(codes),
+                                   vector::FromElementsOp::create(b, loc, packed, words));
+}
+
 /// With 1.5 * 2^23 added, a number of up to 2^22 is rounded to an integer, half to even, which the low bits then are: an addition where
 /// a rounding and a conversion are a quarter as fast.
 Lane BodyEmitter::roundToInteger(Lane x, double least, double most, DType to) {
   Value f = wide(x);
-  f = arith::MaximumFOp::create(b, loc, f, constF32(static_cast<float>(least), f));
-  f = arith::MinimumFOp::create(b, loc, f, constF32(static_cast<float>(most), f));
+  const bool byte = target.nvptx && (to == DType::I8 || to == DType::U8);
+  const double low = to == DType::U8 ? 0 : -128, high = to == DType::U8 ? 255 : 127; // where the conversion saturates
+  if (!byte || least > low)
+    f = arith::MaximumFOp::create(b, loc, f, constF32(static_cast<float>(least), f));
+  if (!byte || most < high)
+    f = arith::MinimumFOp::create(b, loc, f, constF32(static_cast<float>(most), f));
+  if (byte)
+    return makeRaw(codesOf(b, loc, f, to), to);
   constexpr float kShift = 0x1.8p23f;
   Type type = withElement(f.getType(), b.getI32Type());
   Value bits = LLVM::BitcastOp::create(b, loc, type, arith::AddFOp::create(b, loc, f, constF32(kShift, f)));
