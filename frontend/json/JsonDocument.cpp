@@ -4,6 +4,8 @@
 // Fills a JsonDocument from nlohmann's SAX parser, which works with an explicit stack and so cannot overflow ours.
 #include "frontend/json/JsonDocument.h"
 
+#include "runtime/base/JsonPointer.h"
+
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -14,19 +16,6 @@
 #include <vector>
 
 namespace rl {
-
-std::string escapePointer(std::string_view key) {
-  std::string out;
-  for (char c : key) {
-    if (c == '~')
-      out += "~0";
-    else if (c == '/')
-      out += "~1";
-    else
-      out += c;
-  }
-  return out;
-}
 
 std::string quoted(std::string_view text) {
   constexpr size_t limit = 80;

@@ -64,9 +64,6 @@ private:
   std::string pool;
 };
 
-/// A key as it stands in a JSON pointer: ~ and / escaped.
-std::string escapePointer(std::string_view key);
-
 /// Text from a file for use in a message: quoted, shortened, control characters made visible.
 std::string quoted(std::string_view);
 

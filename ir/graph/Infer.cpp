@@ -5,24 +5,13 @@
 // The others are in InferTensorOps.cpp and InferQuantised.cpp.
 #include "ir/graph/Infer.h"
 
+#include "runtime/base/JsonPointer.h"
+
 #include <algorithm>
 #include <cmath>
 
 namespace rl {
 namespace graph {
-
-std::string escapePointer(std::string_view name) {
-  std::string out;
-  for (char c : name) {
-    if (c == '~')
-      out += "~0";
-    else if (c == '/')
-      out += "~1";
-    else
-      out += c;
-  }
-  return out;
-}
 
 Error nodeError(std::string message) { return invalid("", std::move(message)); }
 Error attrError(std::string_view name, std::string message) {

@@ -18,9 +18,6 @@ inline constexpr int64_t kMaxRank = 8;
 using Shape = std::vector<int64_t>;
 using Operands = std::vector<OperandType>;
 
-/// RFC 6901: ~ becomes ~0 and / becomes ~1.
-std::string escapePointer(std::string_view);
-
 // Errors with pointers relative to the node.
 Error nodeError(std::string message);
 Error attrError(std::string_view name, std::string message);

@@ -5,6 +5,8 @@
 // of nodes and operands.
 #include "ir/graph/Infer.h"
 
+#include "runtime/base/JsonPointer.h"
+
 #include <algorithm>
 #include <cmath>
 #include <functional>

@@ -4,6 +4,8 @@
 // Graphs with symbolic dimensions: what can be said before their extents are known, and finding the extents of a call.
 #include "ir/graph/Infer.h"
 
+#include "runtime/base/JsonPointer.h"
+
 #include <algorithm>
 #include <set>
 #include <unordered_map>

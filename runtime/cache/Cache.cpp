@@ -10,6 +10,7 @@
 // approximate by an entry, no more.
 #include "runtime/cache/Cache.h"
 
+#include "runtime/base/WriteAll.h"
 #include "runtime/cache/Sha256.h"
 
 #include <algorithm>
@@ -104,18 +105,6 @@ bool readAll(int fd, std::string &out, size_t bytes) {
     if (n <= 0)
       return false;
     done += static_cast<size_t>(n);
-  }
-  return true;
-}
-
-bool writeAll(int fd, std::string_view bytes) {
-  while (!bytes.empty()) {
-    ssize_t n = ::write(fd, bytes.data(), bytes.size());
-    if (n < 0 && errno == EINTR)
-      continue;
-    if (n <= 0)
-      return false;
-    bytes.remove_prefix(static_cast<size_t>(n));
   }
   return true;
 }

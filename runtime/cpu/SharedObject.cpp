@@ -5,6 +5,8 @@
 // system has none, or no /proc, into a temporary file that is unlinked once it is open.
 #include "runtime/cpu/SharedObject.h"
 
+#include "runtime/base/WriteAll.h"
+
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -48,19 +50,6 @@ Status checkElf(const std::string &bytes) {
   if (!loads)
     return bad("it has nothing to load");
   return {};
-}
-
-bool writeAll(int fd, const std::string &bytes) {
-  size_t done = 0;
-  while (done < bytes.size()) {
-    ssize_t n = ::write(fd, bytes.data() + done, bytes.size() - done);
-    if (n < 0 && errno == EINTR)
-      continue;
-    if (n <= 0)
-      return false;
-    done += static_cast<size_t>(n);
-  }
-  return true;
 }
 
 } // namespace

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "runtime/safetensors/Header.h"
 
+#include "runtime/base/JsonPointer.h"
+
 #include <nlohmann/json.hpp>
 
 #include <cstdio>
@@ -278,18 +280,7 @@ std::string printableName(std::string_view name) {
   return cut ? out + "..." : out;
 }
 
-std::string safetensorsPointer(std::string_view name) {
-  std::string out = "/";
-  for (char c : printableName(name)) {
-    if (c == '~')
-      out += "~0";
-    else if (c == '/')
-      out += "~1";
-    else
-      out += c;
-  }
-  return out;
-}
+std::string safetensorsPointer(std::string_view name) { return "/" + escapePointer(printableName(name)); }
 
 Result<std::vector<SafetensorsHeaderEntry>> parseSafetensorsHeader(std::string_view json, uint64_t dataBytes) {
   if (json.empty() || json.front() != '{')

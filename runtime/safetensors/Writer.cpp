@@ -1,5 +1,6 @@
 // Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "runtime/base/WriteAll.h"
 #include "runtime/safetensors/Header.h"
 #include "runtime/safetensors/Safetensors.h"
 
@@ -64,23 +65,6 @@ Result<std::string> formatHeader(const std::vector<SafetensorsWrite> &tensors, c
   for (size_t i = 0; i < kLength; ++i)
     out += static_cast<char>(static_cast<uint64_t>(json.size()) >> (8 * i) & 0xFF);
   return out + json;
-}
-
-bool writeAll(int fd, const void *data, size_t bytes) {
-  auto *at = static_cast<const char *>(data);
-  while (bytes > 0) {
-    ssize_t n =
-        ::write(fd, at, std::min<size_t>(bytes, size_t(1) << 30)); // the kernel takes at most about 2 GiB a call
-    if (n < 0 && errno == EINTR)
-      continue;
-    if (n == 0)
-      errno = EIO;
-    if (n <= 0)
-      return false;
-    at += n;
-    bytes -= static_cast<size_t>(n);
-  }
-  return true;
 }
 
 /// Where the bytes really go: through symbolic links, so that a link is kept and its target replaced.
@@ -156,9 +140,9 @@ Status writeSafetensors(const std::string &path, const std::vector<SafetensorsWr
   }
   if (fd < 0)
     return failed("cannot write");
-  bool ok = writeAll(fd, header.data(), header.size());
+  bool ok = writeAll(fd, header);
   for (size_t i : order)
-    ok = ok && writeAll(fd, tensors[i].data, static_cast<size_t>(tensors[i].type.bytes()));
+    ok = ok && writeAll(fd, {static_cast<const char *>(tensors[i].data), static_cast<size_t>(tensors[i].type.bytes())});
   int problem = ok ? 0 : errno;
   if (::close(fd) != 0 && problem == 0) // where a quota or a network file system reports a full disk
     problem = errno;
