@@ -4,6 +4,7 @@
 // Stage texts cut into kernels, and machine code as text through the tools of a CUDA toolkit.
 #include "frontend/cli/Stages.h"
 #include "runtime/cuda/Cuda.h"
+#include "runtime/package/PtxKernels.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -28,23 +29,14 @@ std::string identifier(const std::string &line, size_t at) {
   return line.substr(at, end - at);
 }
 
-/// The name of the kernel that this line begins; empty where it begins none.
+/// The name of the kernel of MLIR or LLVM that this line begins; empty where it begins none.
 std::string kernelAt(const std::string &stage, const std::string &line) {
-  const bool ptx = stage == "ptx", llvm = stage == "llvm";
-  const std::string start = ptx ? ".visible .entry " : llvm ? "define " : "func.func ";
+  const std::string start = stage == "llvm" ? "define " : "func.func ";
   size_t first = line.find_first_not_of(' ');
   if (first == std::string::npos || line.compare(first, start.size(), start) != 0)
     return {};
-  if (ptx)
-    return identifier(line, first + start.size());
   size_t at = line.find('@', first);
   return at == std::string::npos ? std::string() : identifier(line, at + 1);
-}
-
-/// How many more braces a line of PTX opens than it closes; what follows // does not count.
-int bracesOpened(const std::string &line) {
-  const auto end = line.begin() + static_cast<std::ptrdiff_t>(std::min(line.find("//"), line.size()));
-  return static_cast<int>(std::count(line.begin(), end, '{') - std::count(line.begin(), end, '}'));
 }
 
 /// Does this line end a function, of MLIR or LLVM?
@@ -64,10 +56,14 @@ std::string fileName(std::string name) {
 
 std::vector<std::pair<std::string, std::string>> splitKernels(const std::string &stage, const std::string &text) {
   std::vector<std::pair<std::string, std::string>> out;
-  std::string head, *into = &head;
+  if (stage == "ptx") {
+    const std::vector<PtxKernel> kernels = ptxKernels(text);
+    for (const PtxKernel &k : kernels)
+      out.emplace_back(k.name, text.substr(0, kernels[0].begin) + text.substr(k.begin, k.end - k.begin));
+    return out;
+  }
+  std::string *into = nullptr;
   size_t indent = 0;
-  bool inside = false;
-  int depth = 0; // of PTX, whose blocks may begin and end as lines of a function's do
   for (size_t at = 0; at < text.size();) {
     size_t end = text.find('\n', at);
     end = end == std::string::npos ? text.size() : end + 1;
@@ -75,31 +71,16 @@ std::vector<std::pair<std::string, std::string>> splitKernels(const std::string 
     at = end;
     while (!bare.empty() && (bare.back() == '\n' || bare.back() == '\r'))
       bare.pop_back();
-    if (!inside) {
+    if (!into) {
       std::string name = kernelAt(stage, bare);
-      if (!name.empty()) {
-        out.emplace_back(name, stage == "ptx" ? head : std::string());
-        into = &out.back().second;
-        indent = bare.find_first_not_of(' ');
-        inside = true;
-        depth = 0;
-      } else if (stage == "ptx" || out.empty()) {
-        into = stage == "ptx" && !out.empty() ? nullptr : &head;
-      } else {
-        into = nullptr;
-      }
+      if (name.empty())
+        continue;
+      into = &out.emplace_back(name, std::string()).second;
+      indent = bare.find_first_not_of(' ');
     }
-    if (into)
-      *into += line;
-    if (!inside)
-      continue;
-    if (stage == "ptx") {
-      const int opened = bracesOpened(bare);
-      depth += opened;
-      inside = depth > 0 || opened >= 0; // the signature has none
-    } else {
-      inside = !endsKernel(bare, indent);
-    }
+    *into += line;
+    if (endsKernel(bare, indent))
+      into = nullptr;
   }
   return out;
 }
@@ -232,22 +213,26 @@ Result<std::string> disassemble(const Package &package) {
                        "stage sass needs nvdisasm or cuobjdump of a CUDA toolkit on the PATH, and neither is there");
   RL_ASSIGN(Scratch scratch, Scratch::make());
   std::string cubin = scratch.file("kernels.cubin"), ptx = scratch.file("kernels.ptx"), log = scratch.file("log");
-  std::string ptxas = package.cubin.empty() ? findTool("ptxas") : std::string();
-  if (!package.cubin.empty() || ptxas.empty()) {
-    std::string code = package.cubin;
-    if (code.empty()) {
-      Result<std::string> assembled = assemblePtx(package.ptx);
-      if (!assembled)
-        return unsupported({}, "stage sass needs ptxas of a CUDA toolkit on the PATH or a GPU's driver: " +
-                                   assembled.error().message);
+  // Where the driver made the machine code that is kept, it is asked again: what is kept lacks the kernels for pointers that are not
+  // aligned.
+  std::string code, refusal, ptxas = package.ptx.empty() ? std::string() : findTool("ptxas");
+  if (!package.ptx.empty() && (!package.cubin.empty() || ptxas.empty())) {
+    if (Result<std::string> assembled = assemblePtx(package.ptx))
       code = *std::move(assembled);
-    }
-    if (!writeFile(cubin, code))
-      return deviceError(cubin + " cannot be written: " + std::strerror(errno));
-  } else {
+    else
+      refusal = assembled.error().message;
+  }
+  if (code.empty() && !ptxas.empty()) {
     if (!writeFile(ptx, package.ptx))
       return deviceError(ptx + " cannot be written: " + std::strerror(errno));
     RL_TRY(runTool({ptxas, "-arch", package.arch, "-o", cubin, ptx}, log));
+  } else {
+    if (code.empty())
+      code = package.cubin;
+    if (code.empty())
+      return unsupported({}, "stage sass needs ptxas of a CUDA toolkit on the PATH or a GPU's driver: " + refusal);
+    if (!writeFile(cubin, code))
+      return deviceError(cubin + " cannot be written: " + std::strerror(errno));
   }
   if (!nvdisasm.empty())
     RL_TRY(runTool({nvdisasm, cubin}, log));

@@ -12,6 +12,7 @@
 #include "ir/interp/Interpreter.h"
 #include "runtime/cpu/CpuFeatures.h"
 #include "runtime/cuda/Cuda.h"
+#include "runtime/package/PtxKernels.h"
 
 #include <algorithm>
 #include <chrono>
@@ -270,9 +271,9 @@ static Result<Artifact> compileGraph(const GraphSpec &spec, const Target &target
     out.seconds[phase] += seconds;
   start = std::chrono::steady_clock::now();
   if (cache.enabled()) {
-    // The driver would assemble the text at every load; its machine code is kept beside it.
+    // The driver would assemble the text at every load; its machine code is kept beside it, but of what is seldom wanted.
     if (target.kind == Target::Cuda && target.runsHere && !out.package.ptx.empty()) {
-      if (auto cubin = assemblePtx(out.package.ptx))
+      if (auto cubin = assemblePtx(ptxPart(out.package, CodePart::Usual)))
         out.package.cubin = *std::move(cubin);
       lap("assemble");
     }

@@ -5,6 +5,7 @@
 #include "runtime/cuda/CudaState.h"
 
 #include "runtime/PackageModule.h"
+#include "runtime/package/PtxKernels.h"
 
 #include <algorithm>
 #include <bit>
@@ -72,13 +73,17 @@ Status CudaState::loadCode() {
   if (package.ptx.empty())
     return elf ? Status(failure(api, r, "the package's machine code cannot be loaded, and it has no PTX"))
                : Status(invalid({}, "the package has no code of its kernels"));
+  return loadText(ptxPart(package, CodePart::Usual), code);
+}
+
+Status CudaState::loadText(const std::string &ptx, cu::ModuleHandle &out) {
   std::string log(16384, '\0');
   int options[] = {cu::kJitErrorLogBuffer, cu::kJitErrorLogBufferSize};
   void *values[] = {log.data(), reinterpret_cast<void *>(uintptr_t(log.size()))};
-  r = api.cuModuleLoadDataEx(&code, package.ptx.c_str(), 2, options, values);
+  cu::Result r = api.cuModuleLoadDataEx(&out, ptx.c_str(), 2, options, values);
   if (r == kSuccess)
     return {};
-  code = nullptr;
+  out = nullptr;
   Error e = failure(api, r, "the driver cannot load the package's PTX");
   log.back() = '\0';
   if (*log.c_str())
@@ -86,9 +91,25 @@ Status CudaState::loadCode() {
   return e;
 }
 
-Result<cu::Function> CudaState::function(const std::string &name, const Extent3 &cluster, uint32_t sharedBytes) {
+/// Looks the launch's other kernel up. Its code is loaded when some launch wants it for the first time, which may be amid a capture.
+Status CudaState::findUnaligned(CudaLaunch &l) {
+  const PackageLaunch &p = *l.launch;
+  cu::RelaxedCapture relaxed(api);
+  cu::ModuleHandle from = code; // machine code may have all kernels
+  if (cu::Function found; api.cuModuleGetFunction(&found, code, p.unalignedKernel.c_str()) != kSuccess) {
+    const std::string text = unalignedCode ? std::string() : ptxPart(package, CodePart::Other);
+    if (!text.empty())
+      RL_TRY(loadText(text, unalignedCode));
+    from = unalignedCode ? unalignedCode : code;
+  }
+  RL_ASSIGN(l.unaligned, function(from, p.unalignedKernel, p.unalignedCluster, p.unalignedSharedBytes));
+  return {};
+}
+
+Result<cu::Function> CudaState::function(cu::ModuleHandle from, const std::string &name, const Extent3 &cluster,
+                                         uint32_t sharedBytes) {
   cu::Function out = nullptr;
-  if (cu::Result r = api.cuModuleGetFunction(&out, code, name.c_str()); r == cu::kNotFound)
+  if (cu::Result r = api.cuModuleGetFunction(&out, from, name.c_str()); r == cu::kNotFound)
     return invalid({}, "the package's code has no kernel '" + name + "'");
   else if (r != kSuccess)
     return failure(api, r, "kernel '" + name + "' cannot be loaded");
@@ -168,9 +189,10 @@ Status CudaState::prepare(const PackageLaunch &l, bool bind) {
   out.description = std::make_shared<const std::string>(describeLaunch(l));
   out.alignMask = l.align - 1;
   if (l.kind == PackageLaunch::Kernel) {
-    RL_ASSIGN(out.function, function(l.kernel, l.cluster, l.sharedBytes));
-    if (!l.unalignedKernel.empty()) {
-      RL_ASSIGN(out.unaligned, function(l.unalignedKernel, l.unalignedCluster, l.unalignedSharedBytes));
+    RL_ASSIGN(out.function, function(code, l.kernel, l.cluster, l.sharedBytes));
+    // Of two that share a kernel, and where the text has it not. The others can wait.
+    if (!l.unalignedKernel.empty() && !package.ptx.empty() && !otherKernels.contains(l.unalignedKernel)) {
+      RL_ASSIGN(out.unaligned, function(code, l.unalignedKernel, l.unalignedCluster, l.unalignedSharedBytes));
     }
     if ((l.cluster != Extent3{} || l.unalignedCluster != Extent3{}) && !api.cuLaunchKernelEx)
       return unsupported({}, *out.description + " needs clusters, which this driver is too old for");
@@ -179,9 +201,11 @@ Status CudaState::prepare(const PackageLaunch &l, bool bind) {
     // edges in graphs (CUDA 12.3) also capture such launches.
     out.early = l.early && !bind && !launches.empty() && launches.back().launch->kind == PackageLaunch::Kernel &&
                 api.cuLaunchKernelEx && api.cuGraphAddDependencies_v2;
-    if (!out.hasMaps && !out.unaligned)
+    if (!out.hasMaps && l.unalignedKernel.empty())
       return unsupported({}, *out.description + " needs tensor maps, which this driver is too old for");
     out.useUnaligned = !out.hasMaps;
+    if (out.useUnaligned && !out.unaligned)
+      RL_TRY(findUnaligned(out));
     out.maps.resize(l.tensorMaps.size());
     out.mapPointers.assign(l.tensorMaps.size(), 0);
     out.blocks = l.grid.x;
@@ -259,6 +283,9 @@ Result<std::unique_ptr<CudaState>> CudaState::create(const cu::Api &api, const P
       kernels |= l.kind == PackageLaunch::Kernel && !isEmptyLaunch(package, l);
   if (kernels)
     RL_TRY(s->loadCode());
+  const std::string other = ptxPart(package, CodePart::Other);
+  for (const PtxKernel &k : ptxKernels(other))
+    s->otherKernels.emplace(k.name);
   if (package.arenaBytes > 0) {
     if (cu::Result r = api.cuMemAlloc_v2(&s->arena, static_cast<size_t>(package.arenaBytes)); r != kSuccess) {
       s->arena = 0;
@@ -346,8 +373,9 @@ CudaState::~CudaState() {
   for (cu::DevicePtr p : parameters)
     if (p)
       api.cuMemFree_v2(p);
-  if (code)
-    api.cuModuleUnload(code);
+  for (cu::ModuleHandle m : {code, unalignedCode})
+    if (m)
+      api.cuModuleUnload(m);
   cu::Context popped;
   api.cuCtxPopCurrent_v2(&popped);
 }
@@ -388,8 +416,11 @@ Status CudaState::updateChanged() {
     for (uint32_t buffer : l.varying)
       bits |= pointers[buffer];
     l.useUnaligned = l.launch->kind == PackageLaunch::Kernel && ((bits & l.alignMask) != 0 || !l.hasMaps);
-    if (l.useUnaligned && !l.unaligned)
-      return misalignedLaunch(*l.launch);
+    if (l.useUnaligned && !l.unaligned) {
+      if (l.launch->unalignedKernel.empty())
+        return misalignedLaunch(*l.launch);
+      RL_TRY(findUnaligned(l));
+    }
     if (!l.useUnaligned)
       RL_TRY(encodeMaps(l));
     if (graph && graph->update(i, l) != kSuccess)

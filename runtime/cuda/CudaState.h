@@ -9,6 +9,7 @@
 #include "runtime/package/Package.h"
 
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -18,7 +19,7 @@ namespace rl {
 struct CudaLaunch {
   const PackageLaunch *launch = nullptr;
   std::shared_ptr<const std::string> description;
-  cu::Function function = nullptr, unaligned = nullptr;
+  cu::Function function = nullptr, unaligned = nullptr; ///< the latter null until it is wanted
   /// The driver's kernelParams: addresses of slots in CudaState::pointers, then of `maps`. The other kernel takes the
   /// pointers alone; the driver knows how many.
   std::vector<void *> params;
@@ -70,7 +71,7 @@ private:
 class CudaState {
 public:
   /// Loads the code into the current context (the cubin where it fits, else the PTX) and takes the arena. `context` is
-  /// current.
+  /// current. Kernels for pointers that are not aligned are loaded when there are such.
   static Result<std::unique_ptr<CudaState>> create(const cu::Api &, const Package &, cu::Context context);
   ~CudaState();
   CudaState(const CudaState &) = delete;
@@ -114,8 +115,11 @@ private:
   static unsigned long long contextId(const cu::Api &, cu::Context);
   Status checkArch() const;
   Status loadCode();
+  Status loadText(const std::string &ptx, cu::ModuleHandle &);
+  Status findUnaligned(CudaLaunch &);
   Status prepare(const PackageLaunch &, bool bind);
-  Result<cu::Function> function(const std::string &name, const Extent3 &cluster, uint32_t sharedBytes);
+  Result<cu::Function> function(cu::ModuleHandle, const std::string &name, const Extent3 &cluster,
+                                uint32_t sharedBytes);
   Result<uint32_t> persistentBlocks(const CudaLaunch &);
   Status encodeMaps(CudaLaunch &);
   void setPointer(uint32_t buffer, cu::DevicePtr);
@@ -127,7 +131,8 @@ private:
   const Package &package;
   cu::Context context;
   unsigned long long id; ///< handles of contexts are used again, ids are not
-  cu::ModuleHandle code = nullptr;
+  cu::ModuleHandle code = nullptr, unalignedCode = nullptr;
+  std::set<std::string> otherKernels; ///< of CodePart::Other
   cu::DevicePtr arena = 0, derived = 0;
   cu::DevicePtr witness = 0;        ///< the memory whose life shows the context's: the arena, or a few bytes
   unsigned long long witnessId = 0; ///< the driver's number for it, never given out twice
