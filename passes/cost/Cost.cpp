@@ -152,15 +152,6 @@ Estimate estimate(const WorkEstimate &w, const TargetDesc &t, bool first, bool e
     if (t.smBandwidth > 0)
       memory = std::max(memory, (w.bytes() + w.l2Bytes) / (std::min(w.blocks, t.smCount) * t.smBandwidth));
     e.tail = std::max(compute, memory) - body;
-    // Clusters fill the machine in few waves, and a wave that holds one cluster lasts as long as any: what a block waits for, what it
-    // computes and moves, and of the others on its multiprocessor the longer of the two, as one computes while another is served.
-    if (w.clusterSize > 1 && t.smBandwidth > 0) {
-      double others = std::min(std::ceil(resident / sms), std::ceil(w.blocks / sms)) - 1;
-      double computes = e.compute() * t.smCount / w.blocks;
-      double moves = (w.bytes() + w.l2Bytes) / w.blocks / t.smBandwidth;
-      double wave = e.latency + e.reductions + computes + moves + others * std::max(computes, moves);
-      e.tail = std::max(e.tail, std::ceil(w.blocks / resident) * wave - e.latency - e.reductions - body);
-    }
   }
 
   e.total = e.launch + e.latency + body + e.reductions + e.tail;

@@ -534,11 +534,8 @@ static std::string microseconds(double seconds) {
   return text.substr(0, text.find('.') + 2) + " us";
 }
 
-/// No SM would have more than one block.
 static bool isFew(const PlannedGroup &g, int64_t blocks, const cost::TargetDesc &target) {
-  auto clusters = target.activeClusters.find(static_cast<int>(blocks));
-  return static_cast<double>(g.rows) <=
-         (clusters == target.activeClusters.end() ? target.smCount / static_cast<double>(blocks) : clusters->second);
+  return static_cast<double>(g.rows * blocks) <= target.smCount;
 }
 
 /// A row divided between the blocks of a cluster, each of which holds its part in registers. False: it is too long, or

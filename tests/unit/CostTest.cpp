@@ -311,13 +311,6 @@ TEST(Roofline, WavesAndTail) {
   c.blocks = 128;
   EXPECT_EQ(residentBlocks(t, c), 120);
   EXPECT_GT(waves(t, c), 1);
-  // The 31st starts when a first one ends: two waves of a latency, an exchange and 64 KB at the multiprocessor's rate.
-  c.bytesRead = 128 * (64 << 10);
-  c.bytesInFlight = 64 << 10;
-  c.reductions = 1;
-  const double wave = t.memoryLatency + t.clusterReduction + (64 << 10) / t.smBandwidth;
-  EXPECT_NEAR(estimate(c, t).total, t.launchFirst + 2 * wave, 1e-9);
-  c.bytesRead = c.bytesInFlight = 0;
   c.blocks = 120;
   EXPECT_EQ(waves(t, c), 1);
   // What a cluster reduces takes longer, and a block has no more than its multiprocessor's rate: 1 MB in 12.5 us.
