@@ -4,6 +4,7 @@
 #include "compiler/Plan.h"
 #include "compiler/Tunable.h"
 #include "compiler/emit/EarlyLaunch.h"
+#include "compiler/emit/EqualKernels.h"
 #include "compiler/emit/Gemm.h"
 #include "compiler/emit/GemmStream.h"
 #include "compiler/emit/GemmWgmma.h"
@@ -37,6 +38,7 @@
 #include "mlir/Target/LLVMIR/Dialect/NVVM/NVVMToLLVMIRTranslation.h"
 
 #include <chrono>
+#include <set>
 
 using namespace mlir;
 
@@ -425,7 +427,10 @@ Status Driver::emitKernels(ModuleOp kernels, const Part &part) {
       launch.args.push_back(buffers.lookup(v));
     for (mlir::Value v : g.getResults())
       launch.args.push_back(buffers.lookup(v));
+    std::set<std::string> told; // a node of the file may be several here
     for (const Node &n : body.nodes) {
+      if (!told.insert(body.values[n.outputs[0]].name).second)
+        continue;
       if (launch.label.size() > 160) {
         launch.label += " ...";
         break;
@@ -534,6 +539,7 @@ Result<Compiled> Driver::run() {
     RL_TRY(plan(atBind));
     RL_TRY(emitKernels(*kernels, atBind));
   }
+  emit::shareEqualKernels(*kernels, p);
   RL_TRY(checkChoices(options.tiles, out.tunable));
   watch.lap("emit");
   RL_TRY(lower(*kernels));

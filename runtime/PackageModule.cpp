@@ -15,7 +15,7 @@ bool isEmptyLaunch(const Package &p, const PackageLaunch &l) {
 }
 
 std::string describeLaunch(const PackageLaunch &l) {
-  std::string out = l.kind == PackageLaunch::Copy ? "copy" : "kernel '" + l.kernel + "'";
+  std::string out = l.kind == PackageLaunch::Copy ? "copy" : "kernel '" + l.planName() + "'";
   return l.label.empty() ? out : out + " (" + l.label + ")";
 }
 

@@ -90,6 +90,13 @@ Value BodyEmitter::toMemory(Lane &lane, DType t) {
   return lane.raw;
 }
 
+void BodyEmitter::round(Lane &lane) {
+  if (lane.literal || lane.dtype == DType::F32 || !isArithmeticFloat(lane.dtype))
+    return;
+  toMemory(lane, lane.dtype);
+  lane.wide = {};
+}
+
 Value BodyEmitter::wide(Lane &lane) {
   if (!lane.wide)
     lane.wide = lane.dtype == DType::F32 ? lane.raw : widenFloat(b, loc, lane.raw, lane.dtype, target);

@@ -53,6 +53,8 @@ public:
   mlir::Value splatTo(mlir::Value v, int64_t lanes);
   /// Where the f32 value of a float lane is needed.
   mlir::Value wide(Lane &);
+  /// A lane of 16-bit floats has no other value than its storage bits stand for.
+  void round(Lane &);
   /// The lane as element type `to`, by the rules of `cast`.
   Lane cast(Lane, DType to, bool saturate);
   /// An f32 lane clamped to `least` and `most`, integers of at most 2^21 that `to`, of an integer type, holds, and rounded half to even;

@@ -109,11 +109,11 @@ Value Combiner::inOrder(OpBuilder &b, Location loc, Value total, Value v) const 
   return total;
 }
 
-Lane Combiner::finish(BodyEmitter &body, Value v, bool strict) const {
+Lane Combiner::finish(BodyEmitter &body, Value v) const {
   if (isFloat(operand) && op != OpKind::Any && op != OpKind::All) {
     if (result == DType::F32)
       return {result, v, v, {}};
-    if (!strict)
+    if (!rounds)
       return {result, {}, v, {}};
     return body.cast({DType::F32, v, v, {}}, result, true);
   }
@@ -122,7 +122,9 @@ Lane Combiner::finish(BodyEmitter &body, Value v, bool strict) const {
 
 Combiner combinerOf(const Graph &graph, const Trace &trace, uint32_t reduction) {
   const Instance &in = trace.instances[reduction];
-  return {graph.nodes[in.node].op, graph.type(trace.instances[in.operands[0]].value).dtype, graph.type(in.value).dtype};
+  const Node &node = graph.nodes[in.node];
+  return {node.op, graph.type(trace.instances[in.operands[0]].value).dtype, graph.type(in.value).dtype,
+          graph.strict || node.attrs.rounded};
 }
 
 static Value constant32(OpBuilder &b, Location loc, int64_t v) {

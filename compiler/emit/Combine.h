@@ -16,6 +16,7 @@ using mlir::Value; // not the graph's
 struct Combiner {
   OpKind op;
   DType operand, result;
+  bool rounds = false; ///< a result of 16 bits has no more than those: the graph is strict, or it is stored
 
   mlir::Type type(mlir::OpBuilder &) const;
   /// What changes nothing: a scalar, or a vector of so many lanes.
@@ -27,8 +28,8 @@ struct Combiner {
   Value acrossLanes(mlir::OpBuilder &, mlir::Location, Value) const;
   /// `total` and the lanes of one vector, one after the other: takes no registers for results in between.
   Value inOrder(mlir::OpBuilder &, mlir::Location, Value total, Value vector) const;
-  /// The result in the node's type. Where the graph is strict it is rounded to it.
-  Lane finish(BodyEmitter &, Value, bool strict) const;
+  /// The result in the node's type.
+  Lane finish(BodyEmitter &, Value) const;
 };
 
 /// That of a reduction in a trace.

@@ -162,7 +162,7 @@ void GemmParts::finishTogether(Value row, Value vector, ValueRange sums, Value t
     Combiner c = combinerOf(kernel.body, trace, i);
     Value v = c.contribution(e->bodies(), loc, e->lane(trace.instances[i].operands[0]), trace.lanes);
     v = combineInWarp(b, loc, c, c.acrossLanes(b, loc, v), segment / trace.lanes);
-    e->lane(i) = c.finish(e->bodies(), v, kernel.body.strict);
+    e->lane(i) = c.finish(e->bodies(), v);
   }
   storeAll(*e, segment / trace.lanes, there);
 }
@@ -176,7 +176,7 @@ void GemmParts::finishInTurn(Value row, Value firstVector,
   auto startPass = [&](Value v, uint32_t level) {
     std::unique_ptr<TraceEmitter> e = startFinish(row, add(firstVector, v), sumsOf(v));
     for (auto [r, total] : known)
-      e->lane(r) = combinerOf(graph, trace, r).finish(e->bodies(), total, graph.strict);
+      e->lane(r) = combinerOf(graph, trace, r).finish(e->bodies(), total);
     for (uint32_t i : segmentPass(graph, trace, level))
       e->emit(i);
     return e;

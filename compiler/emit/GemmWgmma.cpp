@@ -69,7 +69,7 @@ static GemmEpilogue epilogueOf(const GemmKernel &kernel, const GemmTraces &trace
     const uint32_t last = trace.levels + 1;
     for (uint32_t level = 1; level < (s.level ? s.level : last); ++level)
       for (uint32_t r : reductionsOf(trace, level))
-        e.lane(r) = combinerOf(graph, trace, r).finish(e.bodies(), s.reduced[known++], graph.strict);
+        e.lane(r) = combinerOf(graph, trace, r).finish(e.bodies(), s.reduced[known++]);
     const std::vector<uint32_t> wanted =
         form.shape.segment ? segmentPass(graph, trace, s.level, s.kept ? form.kept : kNone) : trace.scopes[0].order;
     for (uint32_t i : wanted) // all loads first

@@ -143,7 +143,7 @@ void RowEmitter::emitVarying(TraceEmitter &e, uint32_t i) {
   Combiner c = combinerOf(i);
   Value v = c.acrossLanes(b, loc, contributionOf(e, i, c, Value()));
   v = combineInWarp(b, loc, c, v, in.segment / trace.lanes);
-  e.lane(i) = c.finish(e.bodies(), v, graph.strict);
+  e.lane(i) = c.finish(e.bodies(), v);
 }
 
 Value RowEmitter::contributionOf(TraceEmitter &e, uint32_t reduction, const Combiner &c, Value isThere) {
@@ -268,7 +268,7 @@ void RowEmitter::finishReductions(const Pass &pass, SmallVector<Value> partial) 
   combineThreads(b, loc, rowThreads, combiners, partial, shared, nextSlot);
   nextSlot += static_cast<int64_t>(pass.reductions.size()) * rowThreads.slots();
   for (auto [r, c, v] : llvm::zip(pass.reductions, combiners, partial))
-    scalars.lane(r) = c.finish(scalars.bodies(), v, graph.strict);
+    scalars.lane(r) = c.finish(scalars.bodies(), v);
 }
 
 /// Between two passes over a resident row: loads stay, packed as they came; of the rest at most what takes the

@@ -64,8 +64,13 @@ void TraceEmitter::emitRest() {
 }
 
 void TraceEmitter::emit(uint32_t i) {
-  if (!has(i))
-    setLane(i, emitInstance(trace.instances[i], !stored[i]));
+  if (has(i))
+    return;
+  const Instance &in = trace.instances[i];
+  Lane lane = emitInstance(in, !stored[i]);
+  if (in.node != kNone && graph.nodes[in.node].attrs.rounded)
+    body.round(lane);
+  setLane(i, std::move(lane));
 }
 
 void TraceEmitter::emitScope(uint32_t scope) {
@@ -96,8 +101,9 @@ Lane TraceEmitter::emitInstance(const Instance &in, bool inner) {
   default: break;
   }
   // A product's sum as its node's type: no cast of the file's.
-  if (node.op == OpKind::Cast && node.attrs.fast && !graph.strict && (type == DType::F16 || type == DType::BF16) &&
-      !node.inputs[0].isLiteral() && lanes[in.operands[0]].dtype == DType::F32)
+  if (node.op == OpKind::Cast && node.attrs.fast && !node.attrs.rounded && !graph.strict &&
+      (type == DType::F16 || type == DType::BF16) && !node.inputs[0].isLiteral() &&
+      lanes[in.operands[0]].dtype == DType::F32)
     return {type, {}, body.wide(lanes[in.operands[0]]), {}};
   if (std::optional<Lane> code = emitCode(in, type))
     return *code;

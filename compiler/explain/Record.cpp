@@ -106,7 +106,9 @@ Json kernelOf(ridge::GroupOp g, const std::string &name, const std::string &laun
     k["resident"] = s.getAs<BoolAttr>("resident").getValue();
   }
   for (const PackageLaunch &l : launches)
-    if (l.kernel == launch) {
+    if (l.kind == PackageLaunch::Kernel && l.planName() == launch) {
+      if (l.kernel != launch)
+        k["code"] = l.kernel;
       k["blocks"] = l.blocks;
       k["early"] = l.early;
     }
@@ -317,6 +319,8 @@ static std::string kernelText(const Json &k, double ridgePoint) {
          (k.contains("width") ? " elements a vector, " + std::to_string(k.at("vectors_per_thread").get<int64_t>()) +
                                     " vectors a thread at once\n"
                               : " elements a thread\n");
+  if (k.contains("code"))
+    out += "  code    of kernel " + k.at("code").get<std::string>() + ", which is equal\n";
   if (k.contains("candidates"))
     out += "  tiles   " + candidateText(k.at("candidates")) + "\n";
   for (const Json &w : k.at("why"))

@@ -289,11 +289,11 @@ Status benchCommand(const Options &given) {
   for (size_t i = 0; i < launches.size() && i < kMostRows; ++i) {
     const PackageLaunch &l = launches[i];
     Row row;
-    row.name = l.kind == PackageLaunch::Copy ? "copy" : l.kernel;
+    row.name = l.kind == PackageLaunch::Copy ? "copy" : l.planName();
     if (l.kind == PackageLaunch::Copy)
       row.bytes = 2 * static_cast<double>(artifact.package.buffers[l.args[0]].bytes);
     for (const KernelSummary &k : record.kernels)
-      if (l.kind == PackageLaunch::Kernel && k.launch == l.kernel) {
+      if (l.kind == PackageLaunch::Kernel && k.launch == l.planName()) {
         row.predicted += k.predictedMicroseconds - (k.name == k.launch ? 0 : k.savedMicroseconds);
         row.bytes += k.bytes;
       }

@@ -180,7 +180,7 @@ LogicalResult RidgeDialect::verifyOperationAttribute(Operation *op, NamedAttribu
       return op->emitError() << "'" << name << "' must be a non-negative i64";
     return success();
   }
-  if (name == kFastAttr)
+  if (name == kFastAttr || name == kRoundedAttr)
     return expect<UnitAttr>(op, attr, "a unit attribute");
   if (name == kNameAttr || name == kSourceAttr)
     return expect<StringAttr>(op, attr, "a string");

@@ -39,6 +39,7 @@ ExportedGraph mlir::ridge::exportBlock(Block &block, bool strict) {
     node.op = model->kind;
     node.attrs = model->attrs;
     node.attrs.fast = op.hasAttr(kFastAttr);
+    node.attrs.rounded = op.hasAttr(kRoundedAttr);
     if (auto index = op.getAttrOfType<IntegerAttr>(kNodeAttr))
       node.specIndex = static_cast<uint32_t>(index.getInt());
     if (auto source = op.getAttrOfType<StringAttr>(kSourceAttr))

@@ -27,6 +27,7 @@ inline constexpr llvm::StringLiteral kSourceAttr = "ridge.source";       ///< op
 inline constexpr llvm::StringLiteral kPrecisionAttr = "ridge.precision"; ///< op: type
 /// Op: unit. Made by a pass; a cheaper form of the function, as accurate as what follows needs it: see rl::Attrs::fast.
 inline constexpr llvm::StringLiteral kFastAttr = "ridge.fast";
+inline constexpr llvm::StringLiteral kRoundedAttr = "ridge.rounded"; ///< op in a group: unit; see rl::Attrs::rounded
 /// Function that is grouped: i64, what its ops would move as a kernel each.
 inline constexpr llvm::StringLiteral kUnfusedBytesAttr = "ridge.bytes_unfused";
 

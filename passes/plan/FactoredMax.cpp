@@ -36,7 +36,7 @@ private:
   /// A cast between floats that loses nothing, or that a fused chain does not round.
   bool keeps(uint32_t i) const {
     return is(i, OpKind::Cast) && isArithmeticFloat(typeOf(i)) && isArithmeticFloat(typeOf(at(i).operands[0])) &&
-           (typeOf(i) == DType::F32 || nodeOf(i)->attrs.fast);
+           (typeOf(i) == DType::F32 || (nodeOf(i)->attrs.fast && !nodeOf(i)->attrs.rounded));
   }
   bool isFactor(uint32_t i) const { return !at(i).varies && at(i).level == out.level; }
   std::optional<size_t> add(FactoredMax::Step step) {
@@ -88,6 +88,10 @@ std::optional<size_t> Finder::walk(uint32_t i, bool complete, bool magnitude) {
     return add({.kind = FactoredMax::Step::Known, .instance = i});
   }
   const Node *node = nodeOf(i);
+  if (node && node->attrs.rounded) {
+    fail(nameOf(i) + " is rounded, as it is stored");
+    return {};
+  }
   if (keeps(i))
     return walk(at(i).operands[0], complete, magnitude);
   if (is(i, OpKind::Neg) || is(i, OpKind::Abs)) {

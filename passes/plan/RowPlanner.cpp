@@ -89,11 +89,27 @@ std::vector<RowPlanner::Draft> RowPlanner::drafts() const {
             group[find(i)] = find(it->second);
         }
     }
-    // Small ones are not worth a launch each.
+    // Small ones are not worth a launch each, of which several share one anyway. What very many in one kernel take to compile
+    // grows by their square, and kernels that are equal are compiled once.
     constexpr int64_t kSmall = 1 << 22; // elements
-    if (target.gpu && !space.product && space.rows * space.width <= kSmall)
-      for (size_t i = 1; i < values.size(); ++i)
-        group[find(i)] = find(0);
+    constexpr size_t kMostValues = 8;
+    if (target.gpu && !space.product && space.rows * space.width <= kSmall) {
+      std::map<size_t, size_t> together; // by what they are united with
+      for (size_t i = 0; i < values.size(); ++i)
+        ++together[find(i)];
+      size_t into = find(0);
+      for (size_t i = 1; i < values.size(); ++i) {
+        const size_t other = find(i);
+        if (other == into)
+          continue;
+        if (together[into] + together[other] > kMostValues) {
+          into = other;
+          continue;
+        }
+        together[into] += together[other];
+        group[other] = into;
+      }
+    }
     std::map<size_t, Draft> parts;
     for (size_t i = 0; i < values.size(); ++i) {
       Draft &d = parts[find(i)];

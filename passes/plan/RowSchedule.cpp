@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <set>
 
@@ -224,8 +225,20 @@ std::vector<bool> dearInstances(const Graph &graph, const Trace &trace) {
 }
 
 int64_t unfusedBytes(const Graph &graph, const std::vector<NodeId> &nodes) {
-  // By node of the file: what enters it, and what leaves it.
-  std::map<uint32_t, std::set<ValueId>> moved;
+  constexpr int64_t kAll = std::numeric_limits<int64_t>::max();
+  // By node of the file: bytes of what enters it, and of what leaves it.
+  std::map<uint32_t, std::map<ValueId, int64_t>> moved;
+  auto moves = [&](uint32_t owner, ValueId v, int64_t most) {
+    int64_t &bytes = moved[owner][v];
+    bytes = std::max(bytes, std::min(most, graph.type(v).bytes()));
+  };
+  // What is picked out of a tensor is read, and no more of it.
+  auto readOf = [&](const Node &node, size_t operand) {
+    const bool picks = opInfo(node.op).cls == OpClass::Indexing && operand == 0;
+    return picks ? graph.type(node.outputs[0]).elements() *
+                       static_cast<int64_t>(dtypeSize(graph.type(node.inputs[0].value).dtype))
+                 : kAll;
+  };
   std::set<NodeId> all(nodes.begin(), nodes.end());
   std::set<ValueId> outputs(graph.outputs.begin(), graph.outputs.end());
   auto ownerOf = [&](ValueId v) {
@@ -239,21 +252,23 @@ int64_t unfusedBytes(const Graph &graph, const std::vector<NodeId> &nodes) {
   auto isView = [&](const Node &node) { return !computes.contains(node.specIndex); };
   for (NodeId n = 0; n < graph.nodes.size(); ++n) {
     const Node &node = graph.nodes[n];
-    for (const Operand &o : node.inputs)
-      if (!o.isLiteral() && ownerOf(o.value) != node.specIndex) {
-        if (all.contains(n) && !isView(node))
-          moved[node.specIndex].insert(o.value);
-        if (NodeId from = graph.values[o.value].node; all.contains(from) && !isView(graph.nodes[from]))
-          moved[ownerOf(o.value)].insert(o.value);
-      }
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      const Operand &o = node.inputs[i];
+      if (o.isLiteral() || ownerOf(o.value) == node.specIndex)
+        continue;
+      if (all.contains(n) && !isView(node))
+        moves(node.specIndex, o.value, readOf(node, i));
+      if (NodeId from = graph.values[o.value].node; all.contains(from) && !isView(graph.nodes[from]))
+        moves(ownerOf(o.value), o.value, kAll);
+    }
     for (ValueId v : node.outputs)
       if (outputs.contains(v) && all.contains(n) && !isView(node))
-        moved[node.specIndex].insert(v);
+        moves(node.specIndex, v, kAll);
   }
   int64_t bytes = 0;
   for (auto &[owner, values] : moved)
-    for (ValueId v : values)
-      bytes += graph.type(v).bytes();
+    for (auto [v, n] : values)
+      bytes += n;
   return bytes;
 }
 

@@ -30,6 +30,9 @@ public:
     f->setAttr(kUnfusedBytesAttr, b.getI64IntegerAttr(plan.unfusedBytes));
     b.setInsertionPoint(block.getTerminator());
     for (const rl::PlannedGroup &g : plan.groups)
+      for (rl::ValueId v : g.outputs)
+        markRounded(v);
+    for (const rl::PlannedGroup &g : plan.groups)
       form(g);
     for (OpOperand &o : block.getTerminator()->getOpOperands())
       if (Value v = made.lookup(o.get()))
@@ -51,6 +54,20 @@ private:
     const auto most = std::max_element(tensor.begin(), tensor.end());
     const bool onTensorCores = 2 * *most > work.flops();
     return machine.ridgePoint(onTensorCores ? static_cast<rl::DType>(most - tensor.begin()) : rl::DType::F32);
+  }
+
+  /// A value that is stored, and those whose elements it has.
+  void markRounded(rl::ValueId v) {
+    const rl::DType type = exported.graph.type(v).dtype;
+    Operation *op = exported.values[v].getDefiningOp();
+    if (!op || (type != rl::DType::BF16 && type != rl::DType::F16) || op->hasAttr(kRoundedAttr))
+      return;
+    op->setAttr(kRoundedAttr, b.getUnitAttr());
+    const rl::Node &node = exported.graph.nodes[exported.graph.values[v].node];
+    if (rl::opInfo(node.op).cls == rl::OpClass::Shape)
+      for (const rl::Operand &o : node.inputs)
+        if (!o.isLiteral())
+          markRounded(o.value);
   }
 
   Value stored(rl::ValueId v) {

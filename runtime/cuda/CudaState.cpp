@@ -113,12 +113,16 @@ Result<cu::Function> CudaState::function(cu::ModuleHandle from, const std::strin
     return invalid({}, "the package's code has no kernel '" + name + "'");
   else if (r != kSuccess)
     return failure(api, r, "kernel '" + name + "' cannot be loaded");
-  // Without asking it has 48 KB in all, of which only the driver knows how much the kernel's own variables take.
-  if (sharedBytes > 0)
+  // Without asking it has 48 KB in all, of which only the driver knows how much the kernel's own variables take. Launches may share a
+  // kernel.
+  uint32_t &most = sharedOf[out];
+  if (sharedBytes > most) {
+    most = sharedBytes;
     if (cu::Result r = api.cuFuncSetAttribute(out, cu::kFuncMaxDynamicShared, static_cast<int>(sharedBytes));
         r != kSuccess)
       return failure(api, r,
                      "kernel '" + name + "' cannot have " + std::to_string(sharedBytes) + " bytes of shared memory");
+  }
   if (cluster.x * cluster.y * cluster.z > kPortableCluster)
     if (cu::Result r = api.cuFuncSetAttribute(out, cu::kFuncNonPortableCluster, 1); r != kSuccess)
       return failure(api, r, "kernel '" + name + "' cannot have a cluster of more than 8 blocks");

@@ -8,6 +8,7 @@
 #include "runtime/cuda/Driver.h"
 #include "runtime/package/Package.h"
 
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -132,7 +133,8 @@ private:
   cu::Context context;
   unsigned long long id; ///< handles of contexts are used again, ids are not
   cu::ModuleHandle code = nullptr, unalignedCode = nullptr;
-  std::set<std::string> otherKernels; ///< of CodePart::Other
+  std::set<std::string> otherKernels;        ///< of CodePart::Other
+  std::map<cu::Function, uint32_t> sharedOf; ///< dynamic shared memory that a kernel has been given
   cu::DevicePtr arena = 0, derived = 0;
   cu::DevicePtr witness = 0;        ///< the memory whose life shows the context's: the arena, or a few bytes
   unsigned long long witnessId = 0; ///< the driver's number for it, never given out twice

@@ -83,6 +83,8 @@ OrderedJson json(const PackageLaunch &l) {
       {"kind", "kernel"},       {"kernel", l.kernel},         {"args", l.args},     {"grid", json(l.grid)},
       {"block", json(l.block)}, {"cluster", json(l.cluster)}, {"blocks", l.blocks}, {"shared_bytes", l.sharedBytes},
       {"align", l.align}};
+  if (!l.name.empty())
+    out["name"] = l.name;
   if (l.persistent)
     out["persistent"] = true;
   if (l.early)
@@ -321,9 +323,11 @@ void readLaunches(Reader &r, const Json &top, const char *key, std::vector<Packa
     } else if (kind == "kernel") {
       if (!r.object(item, where,
                     {"kind", "kernel", "args", "grid", "block", "cluster", "blocks", "shared_bytes", "align", "label"},
-                    {"unaligned", "persistent", "early", "tensor_maps"}))
+                    {"name", "unaligned", "persistent", "early", "tensor_maps"}))
         return;
       l.kernel = r.string(item, "kernel", where);
+      if (item.contains("name"))
+        l.name = r.string(item, "name", where);
       r.integers(item, "args", where, kMaxElements, 0, most, l.args);
       l.grid = r.extent(item, "grid", where);
       l.block = r.extent(item, "block", where);

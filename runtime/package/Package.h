@@ -75,6 +75,9 @@ struct PackageLaunch {
   Extent3 unalignedGrid, unalignedBlock, unalignedCluster;
   uint32_t unalignedSharedBytes = 0;
   std::string label; ///< for messages and traces: the nodes in it
+  std::string name;  ///< of the plan's kernel, where the code is that of another which is equal; else empty
+
+  const std::string &planName() const { return name.empty() ? kernel : name; }
 };
 
 struct Package {

@@ -71,6 +71,22 @@ TEST_F(CudaRuntime, CodeIsLoadedWhenItIsWanted) {
   EXPECT_EQ(control().liveModules, 0);
 }
 
+TEST_F(CudaRuntime, LaunchesOfOneKernelMayDiffer) {
+  Package p = chain(2);
+  p.launches[0].sharedBytes = 60000;
+  p.launches[1].sharedBytes = 50000;
+  p.launches[1].name = "add_of_layer_2";
+  auto m = mustMake(p);
+  ASSERT_TRUE(m && m->bind("w", w, kBytes));
+  Status s = run(*m);
+  ASSERT_TRUE(s) << why(s);
+  expectResult(2);
+  control().failures["cuLaunchKernel"] = {1, 1};
+  s = run(*m);
+  ASSERT_FALSE(s);
+  EXPECT_NE(why(s).find("'add_of_layer_2'"), std::string::npos) << why(s);
+}
+
 TEST_F(CudaRuntime, AmidACapture) {
   auto m = mustMake(chain(2));
   ASSERT_TRUE(m && m->bind("w", w, kBytes) && run(*m, 0));

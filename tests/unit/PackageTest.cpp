@@ -65,6 +65,7 @@ Package sample() {
   k.unalignedBlock = {128, 1, 1};
   k.unalignedSharedBytes = 70000;
   k.label = "linear:h, gelu:y";
+  k.name = "ffn_7";
   PackageLaunch c;
   c.kind = PackageLaunch::Copy;
   c.args = {4, 0};
@@ -118,6 +119,7 @@ void expectEqual(const Package &a, const Package &b) {
     EXPECT_EQ(x.sharedBytes, y.sharedBytes);
     EXPECT_EQ(x.align, y.align);
     EXPECT_EQ(x.unalignedKernel, y.unalignedKernel);
+    EXPECT_EQ(x.name, y.name);
     EXPECT_EQ(x.unalignedGrid, y.unalignedGrid);
     EXPECT_EQ(x.unalignedBlock, y.unalignedBlock);
     EXPECT_EQ(x.unalignedCluster, y.unalignedCluster);
