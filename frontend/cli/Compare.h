@@ -7,7 +7,7 @@
 // every node's result rounded, and with none rounded inside the graph. What a target computes lies within the tolerance of
 // the span between them. An element of a float output is within the tolerance where
 //
-//   |got - reference| <= relative * |reference| + floor * rms(reference) + |kept - rounded|
+//   |got - reference| <= relative * |reference| + floor * rms(reference's row) + |kept - rounded| + moved
 //
 // or, for 16-bit types without a given tolerance, where it is at most two representable values away. `relative` is 1e-5
 // for f32 and two units in the last place for 16-bit types. The floor is for cancellation: 1e-6 for what is computed in f32,
@@ -18,12 +18,23 @@
 // floor is 2^-4 (i8, f8e4m3) or 2^-3 (f8e5m2) at least, `relative` twice that. Outputs that only exact operations lead to (comparisons, layout, casts, integers, sums
 // and products of two; in f32 or strict graphs) must be equal. Integers, bool and f8 must be equal to either reference
 // value; where an output depends on a function that is correct to a few ulp, 1 element in 1,000 may be one step off; where 16-bit values
-// lead to it, 1 in 100, of quantised values 1 in 8. An element that nudged results (Intermediates::Nudged) move may be as far off in a float, and a
-// code of 8-bit floats four times as far. NaN equals NaN.
+// lead to it, 1 in 100, of quantised values 1 in 8.
+//
+// `moved` is known where that is not enough: how far an element is moved by errors of a few roundings at every node on the way
+// (Intermediates::Nudged), the most of several draws. It is large just where the graph makes much of them: where sums cancel, behind
+// exp of large logits. An integer or a code may be what lies between the reference values and those draws; a code of 8-bit
+// floats four times as far off.
+//
+// NaN equals NaN. What is not finite is right where any of the reference values or draws is so, with this sign, or where a finite one is within the
+// tolerance of the number from which its type rounds to infinity; what is finite beside an infinite reference, where it is
+// within the tolerance of that number or of a finite draw. Where the reference is NaN rounded and not otherwise, or the
+// other way round, something overflowed on the way, and a kernel that keeps some of it may have NaN, an infinity or 0 as well.
 #pragma once
 
 #include "ir/graph/Graph.h"
+#include "ir/interp/Interpreter.h"
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -48,7 +59,8 @@ struct Tolerance {
   bool strict = false;  ///< the graph's numerics
   bool severalKernels = false;
   Exactness output;
-  const void *nudged = nullptr; ///< the rounded reference's values, nudged; null: not known. Not with `relative` given
+  std::vector<const void *> nudged =
+      {}; ///< the rounded reference's values, nudged, a draw each. Not with `relative` given
 };
 
 struct Comparison {
@@ -81,5 +93,23 @@ private:
 
 /// `kept` and `rounded` may be the same buffer.
 Comparison compare(const TensorType &, const void *got, const void *kept, const void *rounded, const Tolerance &);
+
+/// What a run's outputs are compared with. The reference is run nudged only where a result is beyond the tolerance without, and
+/// as often as that explains more of them.
+class References {
+public:
+  using Run = std::function<Result<std::vector<HostTensor>>(Intermediates, uint64_t nudging)>;
+  /// `fused`: a kernel may keep f32 where the graph says 16 bits. The graph must live as long.
+  static Result<References> make(const Graph &, bool fused, Run);
+  Result<Comparison> compare(size_t output, const void *got, double relative, bool severalKernels);
+
+private:
+  References(const Graph &graph, Run run) : graph(graph), run(std::move(run)), exact(exactness(graph)) {}
+  const Graph &graph;
+  Run run;
+  std::vector<Exactness> exact;
+  std::vector<HostTensor> rounded, kept; ///< `kept`: empty where it is the same
+  std::vector<std::vector<HostTensor>> nudged;
+};
 
 } // namespace rl::cli

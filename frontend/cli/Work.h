@@ -129,7 +129,8 @@ private:
 };
 
 /// The reference interpreter on a call's data, with progress.
-Result<std::vector<HostTensor>> runReference(const Options &, const Call &, Intermediates = Intermediates::Rounded);
+Result<std::vector<HostTensor>> runReference(const Options &, const Call &, Intermediates = Intermediates::Rounded,
+                                             uint64_t nudging = 0);
 
 /// What the decision record of a package says, for those who print it in their own way.
 struct KernelSummary {

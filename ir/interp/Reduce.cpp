@@ -74,6 +74,28 @@ double variance(const float *v, int64_t n, double correction) {
   return (n == 0 ? kNan : squares) / std::fmax(0, static_cast<double>(n) - correction);
 }
 
+/// Of factors whose products may leave f32's range in some order, and come back in another, what may come out of that: draws in turn.
+double nudgedProduct(const Nudges &nudges, const float *v, int64_t n) {
+  double p = 1, large = 1, small = 1;
+  for (int64_t e = 0; e < n; ++e) {
+    const double factor = v[e], size = std::fabs(factor);
+    p *= factor;
+    if (size > 1)
+      large *= size;
+    else
+      small *= size; // a zero as well
+  }
+  const bool over = large > std::numeric_limits<float>::max(), under = small < std::numeric_limits<float>::min();
+  const uint64_t draw = nudges.number % 4;
+  if (!std::isnan(p) && over && under && draw == 0)
+    return kNan;
+  if (!std::isnan(p) && over && draw == 1)
+    return std::copysign(kInfinity, p);
+  if (!std::isnan(p) && under && draw == 2)
+    return std::copysign(0.0, p);
+  return p * (1 + nudges.at(0, 1) * Nudges::kShare * std::sqrt(static_cast<double>(n)) / 4);
+}
+
 double logSumExp(const float *v, int64_t n) {
   double top = -kInfinity;
   for (int64_t e = 0; e < n; ++e) {
@@ -130,6 +152,8 @@ Status reduceFloats(Call &c, const std::vector<float> &x, const std::vector<int6
   case Sum: return each([](const float *v, int64_t n) { return sum(v, n); });
   case Mean: return each([](const float *v, int64_t n) { return sum(v, n) / static_cast<double>(n); });
   case Prod:
+    if (c.nudges)
+      return each([&](const float *v, int64_t n) { return nudgedProduct(*c.nudges, v, n); });
     return each([](const float *v, int64_t n) {
       double p = 1;
       for (int64_t e = 0; e < n; ++e)

@@ -32,7 +32,7 @@ ridgeline_test(WgmmaFormTest rl_plan rl_api rl_interp)
 ridgeline_test(StreamTest rl_plan rl_api)
 ridgeline_test(ArenaTest rl_base)
 target_sources(ArenaTest PRIVATE ${PROJECT_SOURCE_DIR}/compiler/Plan.cpp) # without the compiler's libraries
-ridgeline_test(CompareTest rl_api)
+ridgeline_test(CompareTest rl_api rl_interp)
 target_sources(CompareTest PRIVATE ${PROJECT_SOURCE_DIR}/frontend/cli/Compare.cpp
                ${PROJECT_SOURCE_DIR}/frontend/cli/Text.cpp) # without the compiler's libraries
 ridgeline_test(IncludeOrderTest)
