@@ -160,12 +160,14 @@ struct Allowance {
 double strain(const Element &e, const Allowance &a, const Draws &draws) {
   if (e.got == e.kept || e.got == e.rounded)
     return 0;
-  const bool nan = std::isnan(e.kept) || std::isnan(e.rounded), both = std::isnan(e.kept) && std::isnan(e.rounded);
+  const bool both = std::isnan(e.kept) && std::isnan(e.rounded);
+  // Something overflowed on the way to one and not to the other.
+  const bool unsettled = std::isnan(e.kept) != std::isnan(e.rounded) || std::isinf(e.kept) != std::isinf(e.rounded);
   if (std::isnan(e.got))
-    return both ? 0 : nan || draws.nan ? 0.5 : kNever;
+    return both ? 0 : unsettled || draws.nan ? 0.5 : kNever;
   if (std::isinf(e.got) && (e.got > 0 ? draws.above : draws.below))
     return 0.5;
-  if (nan && !both && (std::isinf(e.got) || e.got == 0))
+  if (unsettled && (std::isinf(e.got) || e.got == 0))
     return 0.5;
   double best = kNever;
   if (e.steps <= a.freeSteps && !both)
@@ -436,13 +438,72 @@ Comparison compare(const TensorType &type, const void *got, const void *kept, co
   return c;
 }
 
+References::References(const Graph &of, Run run) : graph(of), run(std::move(run)) {
+  for (ValueId v : of.outputs) {
+    extremeOf.push_back(0);
+    const NodeId n = of.values[v].kind == Value::Result ? of.values[v].node : kNone;
+    if (n == kNone || (of.nodes[n].op != OpKind::ArgMax && of.nodes[n].op != OpKind::ArgMin) ||
+        of.nodes[n].inputs[0].isLiteral() || !isArithmeticFloat(of.type(of.nodes[n].inputs[0].value).dtype))
+      continue;
+    extremeOf.back() = graph.outputs.size();
+    graph.outputs.push_back(of.nodes[n].inputs[0].value);
+  }
+  exact = exactness(graph);
+}
+
+void References::judgeExtremes(size_t output, const int64_t *got, Comparison &c) const {
+  const size_t operand = extremeOf[output];
+  const TensorType &type = graph.type(graph.outputs[operand]);
+  const int64_t dim = graph.nodes[graph.values[graph.outputs[output]].node].attrs.dim,
+                extent = type.rank() == 0 ? 1 : type.shape[static_cast<size_t>(dim)];
+  int64_t inner = 1;
+  for (size_t d = static_cast<size_t>(dim) + 1; d < type.shape.size(); ++d)
+    inner *= type.shape[d];
+  const double relative = type.dtype == DType::F32 ? 1e-5 : type.dtype == DType::F16 ? 0x1p-9 : 0x1p-6;
+  std::vector<const std::vector<HostTensor> *> runs{&rounded};
+  if (!kept.empty())
+    runs.push_back(&kept);
+  for (const std::vector<HostTensor> &draw : nudged)
+    runs.push_back(&draw);
+  auto valueIn = [&](const std::vector<HostTensor> &in, int64_t e, int64_t at) {
+    return loadElement(in[operand].data.data(), type.dtype, (e / inner * extent + at) * inner + e % inner);
+  };
+  auto moved = [&](int64_t e, int64_t at) {
+    double most = 0;
+    for (const auto *in : runs)
+      if (const double by = std::fabs(valueIn(*in, e, at) - valueIn(rounded, e, at)); std::isfinite(by))
+        most = std::max(most, by);
+    return most;
+  };
+  auto isExtreme = [&](int64_t e, const std::vector<HostTensor> &in) {
+    const int64_t at = loadInteger(in[output].data.data(), DType::I64, e);
+    const double best = valueIn(in, e, at), g = valueIn(in, e, got[e]);
+    return g == best || (std::isnan(g) && std::isnan(best)) ||
+           std::fabs(g - best) <= relative * std::fabs(best) + moved(e, at) + moved(e, got[e]);
+  };
+  c.beyond = 0;
+  for (int64_t e = 0; e < c.elements; ++e) {
+    if (got[e] >= 0 && got[e] < extent &&
+        std::any_of(runs.begin(), runs.end(), [&](const auto *in) { return isExtreme(e, *in); }))
+      continue;
+    if (c.beyond++ > 0)
+      continue;
+    c.worst = e;
+    c.worstPlace = place(rounded[output].type, e);
+    c.worstGot = static_cast<double>(got[e]);
+    c.worstWanted = static_cast<double>(loadInteger(rounded[output].data.data(), DType::I64, e));
+  }
+  c.within = c.beyond == 0;
+  c.rule = "places of values within " + number(relative) + " of the extreme one";
+}
+
 Result<References> References::make(const Graph &graph, bool fused, Run run) {
   References r(graph, std::move(run));
-  RL_ASSIGN(r.rounded, r.run(Intermediates::Rounded, 0));
+  RL_ASSIGN(r.rounded, r.run(r.graph, Intermediates::Rounded, 0));
   const bool narrow = std::any_of(graph.values.begin(), graph.values.end(),
                                   [](const Value &v) { return v.kind == Value::Result && is16(v.type.dtype); });
   if (fused && !graph.strict && narrow) {
-    RL_ASSIGN(r.kept, r.run(Intermediates::KeepF32, 0));
+    RL_ASSIGN(r.kept, r.run(r.graph, Intermediates::KeepF32, 0));
   }
   return r;
 }
@@ -455,14 +516,16 @@ Result<Comparison> References::compare(size_t output, const void *got, double re
   int64_t beyond = std::numeric_limits<int64_t>::max();
   size_t idle = 0;
   for (size_t draw = 0;; ++draw) {
-    const Comparison c = cli::compare(rounded[output].type, got, other, wanted, tolerance);
+    Comparison c = cli::compare(rounded[output].type, got, other, wanted, tolerance);
+    if (!c.within && extremeOf[output] && exact[output].inexact && relative < 0)
+      judgeExtremes(output, static_cast<const int64_t *>(got), c);
     idle = c.beyond < beyond ? 0 : idle + 1;
     beyond = c.beyond;
     if (c.within || c.rule == "equal" || relative >= 0 || draw == kMost || idle == kIdle ||
         (draw >= kFew && beyond > c.elements / 10))
       return c;
     if (draw == nudged.size()) {
-      RL_ASSIGN(std::vector<HostTensor> next, run(Intermediates::Nudged, draw));
+      RL_ASSIGN(std::vector<HostTensor> next, run(graph, Intermediates::Nudged, draw));
       nudged.push_back(std::move(next));
     }
     tolerance.nudged.push_back(nudged[draw][output].data.data());

@@ -27,7 +27,7 @@
 //
 // NaN equals NaN. What is not finite is right where any of the reference values or draws is so, with this sign, or where a finite one is within the
 // tolerance of the number from which its type rounds to infinity; what is finite beside an infinite reference, where it is
-// within the tolerance of that number or of a finite draw. Where the reference is NaN rounded and not otherwise, or the
+// within the tolerance of that number or of a finite draw. Where the reference is NaN, or infinite, rounded and not otherwise, or the
 // other way round, something overflowed on the way, and a kernel that keeps some of it may have NaN, an infinity or 0 as well.
 #pragma once
 
@@ -98,16 +98,21 @@ Comparison compare(const TensorType &, const void *got, const void *kept, const 
 /// as often as that explains more of them.
 class References {
 public:
-  using Run = std::function<Result<std::vector<HostTensor>>(Intermediates, uint64_t nudging)>;
-  /// `fused`: a kernel may keep f32 where the graph says 16 bits. The graph must live as long.
+  using Run = std::function<Result<std::vector<HostTensor>>(const Graph &, Intermediates, uint64_t nudging)>;
+  /// `fused`: a kernel may keep f32 where the graph says 16 bits. `run` gets the graph with more outputs behind its own.
   static Result<References> make(const Graph &, bool fused, Run);
   Result<Comparison> compare(size_t output, const void *got, double relative, bool severalKernels);
 
 private:
-  References(const Graph &graph, Run run) : graph(graph), run(std::move(run)), exact(exactness(graph)) {}
-  const Graph &graph;
+  References(const Graph &, Run);
+  /// Places of extremes: right where what is there is the extreme in one of the reference's runs, or as near to it as both are moved.
+  void judgeExtremes(size_t output, const int64_t *got, Comparison &) const;
+
+  Graph graph;
   Run run;
   std::vector<Exactness> exact;
+  std::vector<size_t>
+      extremeOf; ///< of an output that is argmax or argmin of a float: the output that holds its operand; else 0
   std::vector<HostTensor> rounded, kept; ///< `kept`: empty where it is the same
   std::vector<std::vector<HostTensor>> nudged;
 };

@@ -33,7 +33,7 @@ static Result<std::string> precisionText(const Options &options, const Call &cal
   };
   view(call.inputs, exact.inputs);
   view(call.parameters, exact.parameters);
-  RL_ASSIGN(std::vector<HostTensor> wanted, runReference(options, exact, Intermediates::KeepF32));
+  RL_ASSIGN(std::vector<HostTensor> wanted, runReference(options, exact, exact.graph, Intermediates::KeepF32));
   const bool asked = !record.mode.empty() && record.mode != "keep";
   std::string out = "precision " + (asked ? record.mode : std::string("keep"));
   if (asked)
@@ -89,10 +89,10 @@ Status verifyCommand(const Options &given) {
   RL_TRY(runner.run());
   RL_ASSIGN(std::vector<CallTensor> got, runner.outputs());
   double ran = now();
-  RL_ASSIGN(References references,
-            References::make(call.graph, target.kind != Target::Reference, [&](Intermediates kind, uint64_t nudging) {
-              return runReference(options, call, kind, nudging);
-            }));
+  RL_ASSIGN(References references, References::make(call.graph, target.kind != Target::Reference,
+                                                    [&](const Graph &graph, Intermediates kind, uint64_t nudging) {
+                                                      return runReference(options, call, graph, kind, nudging);
+                                                    }));
   if (options.verbose)
     note(options, target.name + ": " + fixed((ran - start) * 1e3, 2) +
                       " ms with copies; reference: " + fixed((now() - ran) * 1e3, 2) + " ms");

@@ -120,9 +120,10 @@ std::string verifyResults(const Graph &graph, const std::vector<HostTensor> &inp
   int kernels = 0;
   for (size_t at = 0; (at = record.find("\"bytes_read\"", at)) != std::string::npos; ++at)
     ++kernels;
-  Result<cli::References> references = cli::References::make(graph, true, [&](Intermediates kind, uint64_t nudging) {
-    return interpret(graph, inputs, parameters, {}, kind, nudging);
-  });
+  Result<cli::References> references =
+      cli::References::make(graph, true, [&](const Graph &of, Intermediates kind, uint64_t nudging) {
+        return interpret(of, inputs, parameters, {}, kind, nudging);
+      });
   if (!references)
     return "interpreter: " + references.error().str();
   for (size_t o = 0; o < got.size(); ++o) {
