@@ -162,10 +162,11 @@ double strain(const Element &e, const Allowance &a, const Draws &draws) {
     return 0;
   const bool both = std::isnan(e.kept) && std::isnan(e.rounded);
   // Something overflowed on the way to one and not to the other.
-  const bool unsettled = std::isnan(e.kept) != std::isnan(e.rounded) || std::isinf(e.kept) != std::isinf(e.rounded);
+  const bool unsettled = std::isnan(e.kept) != std::isnan(e.rounded) || (std::isinf(e.kept) && e.rounded == 0) ||
+                         (std::isinf(e.rounded) && e.kept == 0);
   if (std::isnan(e.got))
     return both ? 0 : unsettled || draws.nan ? 0.5 : kNever;
-  if (std::isinf(e.got) && (e.got > 0 ? draws.above : draws.below))
+  if (std::isinf(e.got) && (draws.nan || (e.got > 0 ? draws.above : draws.below)))
     return 0.5;
   if (unsettled && (std::isinf(e.got) || e.got == 0))
     return 0.5;
@@ -177,13 +178,13 @@ double strain(const Element &e, const Allowance &a, const Draws &draws) {
   auto near = [&](double v) { return std::isinf(v) ? std::copysign(a.overflow, v) : v; };
   const double got = near(e.got);
   auto beside = [&](double v, double more) {
-    const double wanted = near(v), allowed = a.relative * std::fabs(wanted) + a.floor + more;
+    const double wanted = near(v), allowed = std::max(a.relative * std::fabs(wanted) + a.floor, draws.moved) + more;
     if (std::isfinite(got) && std::isfinite(wanted) && allowed > 0)
       best = std::min(best, std::fabs(got - wanted) / allowed);
   };
   for (double v : {e.kept, e.rounded})
     if (!std::isnan(v))
-      beside(v, spread + draws.moved);
+      beside(v, spread);
   if (draws.least <= draws.most && !(std::isfinite(e.kept) && std::isfinite(e.rounded)))
     beside(std::clamp(got, draws.least, draws.most), 0);
   return best;
@@ -220,19 +221,26 @@ Typical typicalOf(const TensorType &type, const void *rounded, const std::vector
   return t;
 }
 
-/// The root mean squares of each `row` elements, of what is finite.
-std::vector<double> sizesOfRows(const TensorType &type, const void *data, int64_t row) {
+/// How large each `row` elements are, of those that are finite: their root mean square. `typical`: no more than twice what half of them
+/// are below, so that a few large ones do not speak for small ones.
+std::vector<double> sizesOfRows(const TensorType &type, const void *data, int64_t row, bool typical) {
   const int64_t n = type.elements();
-  std::vector<double> sizes;
+  std::vector<double> sizes, magnitudes;
   for (int64_t start = 0; start < n; start += row) {
     double sum = 0;
-    int64_t finite = 0;
+    magnitudes.clear();
     for (int64_t i = start; i < start + row; ++i)
       if (const double v = loadElement(data, type.dtype, i); std::isfinite(v)) {
         sum += v * v;
-        ++finite;
+        magnitudes.push_back(std::fabs(v));
       }
-    sizes.push_back(finite ? std::sqrt(sum / static_cast<double>(finite)) : 0);
+    double size = magnitudes.empty() ? 0 : std::sqrt(sum / static_cast<double>(magnitudes.size()));
+    if (typical && !magnitudes.empty()) {
+      const auto half = magnitudes.begin() + static_cast<std::ptrdiff_t>((magnitudes.size() - 1) / 2);
+      std::nth_element(magnitudes.begin(), half, magnitudes.end());
+      size = std::min(size, 2 * *half);
+    }
+    sizes.push_back(size);
   }
   return sizes;
 }
@@ -319,7 +327,7 @@ Comparison compare(const TensorType &type, const void *got, const void *kept, co
     freeSteps = dtype == DType::F32 ? 0 : 2;
     floor = 1e-6;
     if (tolerance.output.narrow && (tolerance.strict || tolerance.severalKernels)) {
-      floor = dtype == DType::F16 ? 0x1p-12 : 0x1p-9;
+      floor = tolerance.output.bf16 || dtype == DType::BF16 ? 0x1p-9 : 0x1p-12;
       // A value of 16 bits may be a step beside, and so may what is multiplied of it.
       if (dtype == DType::F32)
         relative = std::max(relative, tolerance.output.bf16 ? 0x1p-8 : 0x1p-11);
@@ -342,7 +350,9 @@ Comparison compare(const TensorType &type, const void *got, const void *kept, co
   }
   // Rows may be of other sizes than each other; a tolerance that is given is of all of them.
   const int64_t row = type.shape.empty() || tolerance.relative >= 0 ? c.elements : type.shape.back();
-  const std::vector<double> sizes = floor > 0 ? sizesOfRows(type, kept, row) : std::vector<double>();
+  const std::vector<double> sizes =
+      floor > 0 ? sizesOfRows(type, kept, row, tolerance.relative < 0 && tolerance.output.step == 0)
+                : std::vector<double>();
 
   const bool isNudged = loose && !tolerance.nudged.empty() && tolerance.relative < 0;
   auto drawsOf = [&](int64_t i) {
@@ -368,7 +378,7 @@ Comparison compare(const TensorType &type, const void *got, const void *kept, co
   }
   // Of thousands of elements some have roundings to 16 bits add up more than a few draws of them show. Those of f32 are drawn several times
   // as large as they are.
-  const double often = tolerance.output.narrow ? 2 : 1;
+  const double often = tolerance.output.narrow ? 1.5 : 1;
 
   double worst = 0;
   int64_t oneStep = 0;
@@ -517,12 +527,12 @@ Result<Comparison> References::compare(size_t output, const void *got, double re
   size_t idle = 0;
   for (size_t draw = 0;; ++draw) {
     Comparison c = cli::compare(rounded[output].type, got, other, wanted, tolerance);
-    if (!c.within && extremeOf[output] && exact[output].inexact && relative < 0)
+    if (c.different && extremeOf[output] && exact[output].inexact && relative < 0)
       judgeExtremes(output, static_cast<const int64_t *>(got), c);
     idle = c.beyond < beyond ? 0 : idle + 1;
     beyond = c.beyond;
     if (c.within || c.rule == "equal" || relative >= 0 || draw == kMost || idle == kIdle ||
-        (draw >= kFew && beyond > c.elements / 10))
+        (draw >= kFew && beyond > 16 + c.elements / 10))
       return c;
     if (draw == nudged.size()) {
       RL_ASSIGN(std::vector<HostTensor> next, run(graph, Intermediates::Nudged, draw));

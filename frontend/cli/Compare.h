@@ -7,10 +7,11 @@
 // every node's result rounded, and with none rounded inside the graph. What a target computes lies within the tolerance of
 // the span between them. An element of a float output is within the tolerance where
 //
-//   |got - reference| <= relative * |reference| + floor * rms(reference's row) + |kept - rounded| + moved
+//   |got - reference| <= max(relative * |reference| + floor * size(reference's row), moved) + |kept - rounded|
 //
 // or, for 16-bit types without a given tolerance, where it is at most two representable values away. `relative` is 1e-5
-// for f32 and two units in the last place for 16-bit types. The floor is for cancellation: 1e-6 for what is computed in f32,
+// for f32 and two units in the last place for 16-bit types. A row's size is its root mean square, or twice its median where that is
+// less: large elements do not speak for small ones (but behind quantisation, where a code is off that no draw tells). The floor is for cancellation: 1e-6 for what is computed in f32,
 // half a unit in the last place (2^-9 bf16, 2^-12 f16) where 16-bit intermediates are stored between kernels or, in
 // strict graphs, after each node; 2^-11 where bf16 intermediates stay in a kernel, as functions whose result is one may err by
 // that much (compiler/lower/common/ACCURACY.md); behind matrix products at least 2^-29 for each term of a sum, since tensor cores cut
@@ -21,11 +22,11 @@
 // lead to it, 1 in 100, of quantised values 1 in 8.
 //
 // `moved` is known where that is not enough: how far an element is moved by errors of a few roundings at every node on the way
-// (Intermediates::Nudged), the most of several draws. It is large just where the graph makes much of them: where sums cancel, behind
+// (Intermediates::Nudged), the most of several draws, or half as much again where 16-bit values are on the way. It is large just where the graph makes much of them: where sums cancel, behind
 // exp of large logits. An integer or a code may be what lies between the reference values and those draws; a code of 8-bit
 // floats four times as far off.
 //
-// NaN equals NaN. What is not finite is right where any of the reference values or draws is so, with this sign, or where a finite one is within the
+// NaN equals NaN. What is not finite is right where any of the reference values or draws is so, with this sign (where one is NaN, with any, as in another order it may have been an infinity), or where a finite one is within the
 // tolerance of the number from which its type rounds to infinity; what is finite beside an infinite reference, where it is
 // within the tolerance of that number or of a finite draw. Where the reference is NaN, or infinite, rounded and not otherwise, or the
 // other way round, something overflowed on the way, and a kernel that keeps some of it may have NaN, an infinity or 0 as well.

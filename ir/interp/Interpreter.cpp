@@ -330,11 +330,9 @@ private:
     const bool isShort = call.node.op == OpKind::ScaledMatmul && call.attrs().fastAccumulate;
     for (size_t i = 0; i < result.f.size(); ++i) {
       const double value = result.f[i];
-      if (!magnitudes.empty() && std::isinf(magnitudes[i]) && nudges.number % 4 != 3) {
-        constexpr float kInf = std::numeric_limits<float>::infinity(), kNan = std::numeric_limits<float>::quiet_NaN();
-        result.f[i] = nudges.number % 4 == 0   ? kNan
-                      : nudges.number % 4 == 1 ? kInf
-                                               : -kInf; // of its parts, in some order
+      if (!magnitudes.empty() && std::isinf(magnitudes[i]) &&
+          nudges.order() >= 2) { // its parts are infinite, of either sign
+        result.f[i] = std::numeric_limits<float>::quiet_NaN();
         continue;
       }
       double by = interp::Nudges::ofValue(type, value);

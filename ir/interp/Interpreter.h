@@ -42,7 +42,7 @@ Status checkInterpretable(const Graph &);
 /// other than "keep", or a node pinned to a type that is not f32, f16 or bf16; Code::Device where memory runs out. A
 /// pinned node has its float operands and results rounded to the type that it is pinned to. `progress` (may be empty)
 /// is told nodes done and in all. `nudging`: which errors a nudged run has. 0: those of neighbours have opposite signs; each other number another draw
-/// of signs, and of sizes from half as large to one and a half. Odd ones keep f32 as KeepF32 does; 2, 6 ... have one sign and size a node.
+/// of signs, and of sizes from half as large to as large. Odd ones keep f32 as KeepF32 does; 2, 6 ... have one sign and size a node.
 Result<std::vector<HostTensor>> interpret(const Graph &, const std::vector<HostTensor> &inputs,
                                           const std::vector<HostTensor> &parameters,
                                           const std::function<void(size_t, size_t)> &progress = {},

@@ -74,7 +74,7 @@ double variance(const float *v, int64_t n, double correction) {
   return (n == 0 ? kNan : squares) / std::fmax(0, static_cast<double>(n) - correction);
 }
 
-/// Of factors whose products may leave f32's range in some order, and come back in another, what may come out of that: draws in turn.
+/// Of factors whose products may leave f32's range in some order, and come back in another, what may come out of that.
 double nudgedProduct(const Nudges &nudges, const float *v, int64_t n) {
   double p = 1, large = 1, small = 1;
   for (int64_t e = 0; e < n; ++e) {
@@ -86,13 +86,9 @@ double nudgedProduct(const Nudges &nudges, const float *v, int64_t n) {
       small *= size; // a zero as well
   }
   const bool over = large > std::numeric_limits<float>::max(), under = small < std::numeric_limits<float>::min();
-  const uint64_t draw = nudges.number % 4;
-  if (!std::isnan(p) && over && under && draw == 0)
-    return kNan;
-  if (!std::isnan(p) && over && draw == 1)
-    return std::copysign(kInfinity, p);
-  if (!std::isnan(p) && under && draw == 2)
-    return std::copysign(0.0, p);
+  const uint64_t order = nudges.order();
+  if (!std::isnan(p) && (over || under) && order >= 2)
+    return over && under && order == 2 ? kNan : std::copysign(under && (order == 3 || !over) ? 0.0 : kInfinity, p);
   return p * (1 + nudges.at(0, 1) * Nudges::kShare * std::sqrt(static_cast<double>(n)) / 4);
 }
 

@@ -66,15 +66,19 @@ struct Nudges {
   double at(size_t element, uint64_t cause = 0) const {
     if (number == 0)
       return element % 2 ? 1 : -1;
-    if (number % 4 == 2) // alike, as where all rows hold the same
-      element = 0;
-    uint64_t z =
-        (number * 8 + cause) * 0x9e3779b97f4a7c15u + node * 0xd1342543de82ef95u + element; // SplitMix64's finaliser
+    const uint64_t z = bits(number % 4 == 2 ? 0 : element, cause); // alike, as where all rows hold the same
+    const double size = 0.5 + static_cast<double>(z >> 11) * 0x1p-54;
+    return z & 1 ? size : -size;
+  }
+  /// 0 to 3: whether what may overflow in some order does, and how.
+  uint64_t order() const { return bits(0, 7) % 4; }
+
+private:
+  uint64_t bits(size_t element, uint64_t cause) const { // SplitMix64's finaliser
+    uint64_t z = (number * 8 + cause) * 0x9e3779b97f4a7c15u + node * 0xd1342543de82ef95u + element;
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    z ^= z >> 31;
-    const double size = 0.5 + static_cast<double>(z >> 11) * 0x1p-53;
-    return z & 1 ? size : -size;
+    return z ^ (z >> 31);
   }
 };
 
