@@ -221,6 +221,18 @@ Typical typicalOf(const TensorType &type, const void *rounded, const std::vector
   return t;
 }
 
+/// What half of the values that are not 0 have in common of an error: the median of (value - reference) / reference, 0 for few. Roundings go
+/// either way; a wrong factor does not, however little it is beside what roundings may add up to in an element.
+double commonError(int64_t n, const std::function<double(int64_t)> &value,
+                   const std::function<double(int64_t)> &reference) {
+  constexpr size_t kFew = 64;
+  std::vector<double> errors;
+  for (int64_t i = 0; i < n; ++i)
+    if (const double w = reference(i), e = (value(i) - w) / w; w != 0 && std::isfinite(e))
+      errors.push_back(e);
+  return errors.size() < kFew ? 0 : median(std::move(errors));
+}
+
 /// How large each `row` elements are, of those that are finite: their root mean square. `typical`: no more than twice what half of them
 /// are below, so that a few large ones do not speak for small ones.
 std::vector<double> sizesOfRows(const TensorType &type, const void *data, int64_t row, bool typical) {
@@ -357,8 +369,11 @@ Comparison compare(const TensorType &type, const void *got, const void *kept, co
   const bool isNudged = loose && !tolerance.nudged.empty() && tolerance.relative < 0;
   auto drawsOf = [&](int64_t i) {
     Draws d;
+    // Where one of the reference values overflowed the draws that keep f32 are about the other.
+    const double from =
+        std::isfinite(loadElement(rounded, dtype, i)) ? loadElement(rounded, dtype, i) : loadElement(kept, dtype, i);
     for (size_t k = 0; isNudged && k < tolerance.nudged.size(); ++k) {
-      const double v = loadElement(tolerance.nudged[k], dtype, i), by = std::fabs(v - loadElement(rounded, dtype, i));
+      const double v = loadElement(tolerance.nudged[k], dtype, i), by = std::fabs(v - from);
       d.nan |= std::isnan(v);
       d.above |= std::isinf(v) && v > 0;
       d.below |= std::isinf(v) && v < 0;
@@ -442,6 +457,21 @@ Comparison compare(const TensorType &type, const void *got, const void *kept, co
   }
   if (oneStep > std::max<int64_t>(1, c.elements / share))
     c.beyond += oneStep;
+  if (c.beyond == 0 && real && loose && tolerance.relative < 0 && (tolerance.output.narrow || is16(dtype)) &&
+      tolerance.output.step == 0) {
+    const auto at = [&](const void *data) { return [=](int64_t i) { return loadElement(data, dtype, i); }; };
+    const bool coarse = tolerance.output.bf16 || dtype == DType::BF16;
+    double allowed = (coarse ? 0x1p-9 : 0x1p-12) + std::fabs(commonError(c.elements, at(kept), at(rounded)));
+    const double common = std::min(std::fabs(commonError(c.elements, at(got), at(kept))),
+                                   std::fabs(commonError(c.elements, at(got), at(rounded))));
+    for (size_t k = 0; k < tolerance.nudged.size(); ++k)
+      if (k % 4 != 2) // whose errors are alike
+        allowed = std::max(allowed, 4 * std::fabs(commonError(c.elements, at(tolerance.nudged[k]), at(rounded))));
+    if (common > allowed) {
+      c.beyond = (c.elements + 1) / 2;
+      c.rule += ", half of all no more than " + number(allowed) + " of themselves off in one direction";
+    }
+  }
   c.within = c.beyond == 0;
   if (c.worst >= 0)
     c.worstPlace = place(type, c.worst);

@@ -26,6 +26,9 @@
 // exp of large logits. An integer or a code may be what lies between the reference values and those draws; a code of 8-bit
 // floats four times as far off.
 //
+// Beyond the tolerance is also a result in 16 bits, or that 16-bit values lead to, half of which is off in one direction, relative to itself, by more than half
+// a unit in the last place, or four times what draws are: a wrong factor.
+//
 // NaN equals NaN. What is not finite is right where any of the reference values or draws is so, with this sign (where one is NaN, with any, as in another order it may have been an infinity), or where a finite one is within the
 // tolerance of the number from which its type rounds to infinity; what is finite beside an infinite reference, where it is
 // within the tolerance of that number or of a finite draw. Where the reference is NaN, or infinite, rounded and not otherwise, or the

@@ -330,8 +330,9 @@ private:
     const bool isShort = call.node.op == OpKind::ScaledMatmul && call.attrs().fastAccumulate;
     for (size_t i = 0; i < result.f.size(); ++i) {
       const double value = result.f[i];
-      if (!magnitudes.empty() && std::isinf(magnitudes[i]) &&
-          nudges.order() >= 2) { // its parts are infinite, of either sign
+      // Its parts may be infinite, of either sign; a mean's are a sum's.
+      const double sum = magnitudes.empty() ? 0 : call.node.op == OpKind::Mean ? magnitudes[i] * terms : magnitudes[i];
+      if (sum > std::numeric_limits<float>::max() && nudges.order() >= 2) {
         result.f[i] = std::numeric_limits<float>::quiet_NaN();
         continue;
       }

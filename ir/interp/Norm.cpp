@@ -62,6 +62,8 @@ void normalise(Call &c, bool centre) {
         double magnitude = 0;
         for (int64_t e = 0; e < n; ++e)
           magnitude += std::fabs(row[e]);
+        if (magnitude > std::numeric_limits<float>::max() && c.nudges->order() >= 2) // as sums' parts
+          mean = std::numeric_limits<double>::quiet_NaN();
         if (const double by = magnitude / static_cast<double>(n) * Nudges::ofMean(static_cast<double>(n));
             std::isfinite(by))
           mean += c.nudges->at(static_cast<size_t>(r), 1) * by;

@@ -66,6 +66,13 @@ uint64_t sum(const int64_t *v, int64_t n) {
   return s;
 }
 
+double magnitudeOf(const float *v, int64_t n) {
+  double s = 0;
+  for (int64_t e = 0; e < n; ++e)
+    s += std::fabs(v[e]);
+  return s;
+}
+
 /// Two passes. Correction as PyTorch: divided by max(0, n - correction).
 double variance(const float *v, int64_t n, double correction) {
   double mean = sum(v, n) / static_cast<double>(n), squares = 0;
@@ -158,7 +165,12 @@ Status reduceFloats(Call &c, const std::vector<float> &x, const std::vector<int6
     });
   case Amax: return each([](const float *v, int64_t n) { return extremeValue(v, n, true); });
   case Amin: return each([](const float *v, int64_t n) { return extremeValue(v, n, false); });
-  case Var: return each([&](const float *v, int64_t n) { return variance(v, n, c.attrs().correction); });
+  case Var:
+    return each([&](const float *v, int64_t n) {
+      const bool overflows = c.nudges && c.nudges->order() >= 2 && // as sums' parts
+                             magnitudeOf(v, n) > std::numeric_limits<float>::max();
+      return overflows ? kNan : variance(v, n, c.attrs().correction);
+    });
   case LogSumExp: return each(logSumExp);
   case ArgMax: return place([](const float *v, int64_t n) { return extreme(v, n, true); });
   case ArgMin: return place([](const float *v, int64_t n) { return extreme(v, n, false); });

@@ -260,6 +260,16 @@ TEST(Verify, SumsOfWhatOverflowsInPart) {
   EXPECT_FALSE(sums.holds({1e38, 7}));
 }
 
+TEST(Verify, MeansOfWhatOverflows) {
+  GraphBuilder g("mean");
+  g.output(g.mean(g.input("x", DType::F32, {2, 8}), {.dims = {1}}), "y");
+  const Compared means(g, {tensor(DType::F32, {2, 8}, [](int64_t i) { return i < 8 ? 1e38 : 1; })});
+  EXPECT_TRUE(means.holds({1e38, 1}));
+  EXPECT_TRUE(means.holds({HUGE_VAL, 1}));
+  EXPECT_FALSE(means.holds({0.8e38, 1}));
+  EXPECT_FALSE(means.holds({1e38, HUGE_VAL}));
+}
+
 TEST(Verify, NormsOfWhatIsConstant) {
   GraphBuilder g("norm");
   g.output(g.layerNorm(g.input("x", DType::F32, {2, 512}), LayerNormOptions{1e-12}), "y");
@@ -300,6 +310,23 @@ TEST(Verify, SmallRowsBesideLargeOnes) {
   EXPECT_TRUE(rows.holds(got));
   got[100] *= 1.01; // little beside the first row
   EXPECT_FALSE(rows.holds(got));
+}
+
+TEST(Verify, FactorsThatRoundingsHide) {
+  GraphBuilder g("chain");
+  auto x = g.input("x", DType::BF16, {16, 64}), w = g.input("w", DType::BF16, {64, 64});
+  g.output(g.rmsNorm(g.gelu(g.matmul(g.silu(g.matmul(x, w)), w))), "y");
+  const Compared chain(g, {tensor(DType::BF16, {16, 64}, noise),
+                           tensor(DType::BF16, {64, 64}, [](int64_t i) { return noise(i + 7777); })});
+  const std::vector<double> rounded = valuesOf(chain.wanted()), kept = valuesOf(chain.wanted(Intermediates::KeepF32));
+  EXPECT_TRUE(chain.holds(kept));
+  std::vector<double> got = rounded;
+  for (size_t i = 0; i < got.size(); ++i)
+    got[i] *= 1 + (i % 2 ? 0x1p-7 : -0x1p-7);
+  EXPECT_TRUE(chain.holds(got)) << "either way";
+  for (size_t i = 0; i < got.size(); ++i)
+    got[i] = rounded[i] * (1 + 0x1p-7);
+  EXPECT_FALSE(chain.holds(got)) << "one way";
 }
 
 } // namespace
