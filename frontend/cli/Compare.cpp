@@ -270,6 +270,8 @@ std::vector<Exactness> exactness(const Graph &graph) {
         continue;
       all.inexact |= of[o.value].inexact;
       all.products = std::max(all.products, of[o.value].products);
+      all.f8Sums |= of[o.value].f8Sums;
+      all.fastSums |= of[o.value].fastSums;
       all.terms = std::max(all.terms, of[o.value].terms);
       // The weights of an attention are stored in its type.
       bool between = graph.values[o.value].kind == Value::Result || opInfo(node.op).cls == OpClass::Attention;
@@ -289,6 +291,10 @@ std::vector<Exactness> exactness(const Graph &graph) {
                     : opInfo(node.op).cls == OpClass::Attention                               ? 2
                                                                                               : 0;
     all.terms = std::max(all.terms, termsOf(graph, node));
+    if (termsOf(graph, node) > 0 && !node.inputs[0].isLiteral() && isF8(graph.type(node.inputs[0].value).dtype)) {
+      all.f8Sums = true;
+      all.fastSums |= node.attrs.fastAccumulate;
+    }
     for (ValueId v : node.outputs)
       of[v] = all;
   }
@@ -458,9 +464,9 @@ Comparison compare(const TensorType &type, const void *got, const void *kept, co
   if (oneStep > std::max<int64_t>(1, c.elements / share))
     c.beyond += oneStep;
   if (c.beyond == 0 && real && loose && tolerance.relative < 0 && (tolerance.output.narrow || is16(dtype)) &&
-      tolerance.output.step == 0) {
+      tolerance.output.step == 0 && !tolerance.output.fastSums) {
     const auto at = [&](const void *data) { return [=](int64_t i) { return loadElement(data, dtype, i); }; };
-    const bool coarse = tolerance.output.bf16 || dtype == DType::BF16;
+    const bool coarse = tolerance.output.bf16 || dtype == DType::BF16 || tolerance.output.f8Sums;
     double allowed = (coarse ? 0x1p-9 : 0x1p-12) + std::fabs(commonError(c.elements, at(kept), at(rounded)));
     const double common = std::min(std::fabs(commonError(c.elements, at(got), at(kept))),
                                    std::fabs(commonError(c.elements, at(got), at(rounded))));

@@ -27,7 +27,7 @@
 // floats four times as far off.
 //
 // Beyond the tolerance is also a result in 16 bits, or that 16-bit values lead to, half of which is off in one direction, relative to itself, by more than half
-// a unit in the last place, or four times what draws are: a wrong factor.
+// a unit in the last place, or four times what draws are: a wrong factor. (But not where fast_accumulate cuts off sums, which makes all of them less.)
 //
 // NaN equals NaN. What is not finite is right where any of the reference values or draws is so, with this sign (where one is NaN, with any, as in another order it may have been an infinity), or where a finite one is within the
 // tolerance of the number from which its type rounds to infinity; what is finite beside an infinite reference, where it is
@@ -51,6 +51,9 @@ struct Exactness {
   bool bf16 = false;    ///< bf16 is among them
   double step = 0;      ///< relative, of the coarsest quantisation of what is inexact or narrow that leads to it
   double pinned = 0;    ///< relative, one step of the coarsest 16-bit type that an inexact node on the way is pinned to
+  bool f8Sums =
+      false; ///< products of 8-bit floats lead to it: tensor cores cut off what is below 13 bits of their sums
+  bool fastSums = false; ///< of these one that says fast_accumulate, and so all along K
   int products =
       0; ///< matrix products, one above the other, that lead to it: sums of many terms that were rounded before
   int64_t terms = 0; ///< of the longest sum among them

@@ -329,4 +329,28 @@ TEST(Verify, FactorsThatRoundingsHide) {
   EXPECT_FALSE(chain.holds(got)) << "one way";
 }
 
+// Tensor cores make all sums less where they cut off what is below 13 bits.
+TEST(Verify, FastSumsAreAllLess) {
+  for (bool fast : {false, true}) {
+    GraphBuilder g("fast");
+    auto a = g.input("a", DType::F8E4M3, {8, 2048}), b = g.input("b", DType::F8E4M3, {16, 2048}),
+         one = g.input("s", DType::F32, {});
+    ScaledMatmulOptions options;
+    options.transposeB = true;
+    options.outDtype = DType::BF16;
+    options.fastAccumulate = fast;
+    g.output(g.scaledMatmul(a, b, one, one, options), "y");
+    const Compared product(g, {tensor(DType::F8E4M3, {8, 2048}, [](int64_t i) { return 2 + noise(i); }),
+                               tensor(DType::F8E4M3, {16, 2048}, [](int64_t i) { return 2 + noise(i + 999); }),
+                               tensor(DType::F32, {}, [](int64_t) { return 1; })});
+    std::vector<double> got = valuesOf(product.wanted());
+    for (double &v : got)
+      v *= 1 - 0x1p-8;
+    EXPECT_EQ(product.holds(got), fast);
+    for (double &v : got)
+      v *= 0.97;
+    EXPECT_FALSE(product.holds(got)) << "more than that";
+  }
+}
+
 } // namespace
