@@ -207,10 +207,12 @@ Examples:
   CLI::App &verify =
       add("verify", "compare a target with the reference interpreter on the same data", verifyCommand, R"(
 Default tolerance: f32 1e-5 relative, 16-bit floats 2 ulp, both beside a floor for cancellation of 1e-6 (where 16-bit
-results are stored between nodes half an ulp) of the output's root mean square, 2 + 2n times that behind n matrix products
-one above the other, and where that is not enough by how far errors of rounding move what nearly cancels (a long sum,
-say); outputs of exact operations alone equal;
-integers, bool and f8 equal, but for 1 element in 1,000 one step off where a function of a few ulp leads to them. A
+results are stored between nodes half an ulp) of the size of the output's row, 2 + 2n times that behind n matrix products
+one above the other. Where that is not enough the reference runs again, up to 16 times, with errors of a few roundings at
+each node: an element may be as far off as they move it, and infinite or NaN where they make it so. Outputs of exact
+operations alone are equal; integers, bool and f8 equal, but for 1 element in 1,000 one step off where a function of a few
+ulp leads to them; places that argmax and argmin find hold what is the extreme within such errors. Of results that 16-bit
+values lead to no half is off in one direction, as by a wrong factor. A
 fused kernel may keep f32 inside, so that the values with and without rounding between nodes are both right.
 Exit status 4, with the worst element's place and values, where an output is beyond it.
 Examples:

@@ -55,7 +55,7 @@ Status runCommand(const Options &options) {
   double start = now();
   if (target.kind == Target::Reference) {
     RL_TRY(assignTypes(call, target));
-    RL_ASSIGN(interpreted, runReference(options, call));
+    RL_ASSIGN(interpreted, runReference(options, call, call.graph));
     for (size_t i = 0; i < interpreted.size(); ++i)
       results.push_back(
           {call.graph.values[call.graph.outputs[i]].name, interpreted[i].type, interpreted[i].data.data()});

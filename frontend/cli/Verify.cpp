@@ -10,13 +10,6 @@
 
 namespace rl::cli {
 
-static bool hasNarrow(const Graph &graph) {
-  for (const Value &v : graph.values)
-    if (v.kind == Value::Result && (v.type.dtype == DType::F16 || v.type.dtype == DType::BF16))
-      return true;
-  return false;
-}
-
 static std::string valueText(double v, DType dtype) {
   char text[64];
   std::snprintf(text, sizeof text, isFloat(dtype) ? "%.9g" : "%.20g", v);
@@ -40,7 +33,7 @@ static Result<std::string> precisionText(const Options &options, const Call &cal
   };
   view(call.inputs, exact.inputs);
   view(call.parameters, exact.parameters);
-  RL_ASSIGN(std::vector<HostTensor> wanted, runReference(options, exact, Intermediates::KeepF32));
+  RL_ASSIGN(std::vector<HostTensor> wanted, runReference(options, exact, exact.graph, Intermediates::KeepF32));
   const bool asked = !record.mode.empty() && record.mode != "keep";
   std::string out = "precision " + (asked ? record.mode : std::string("keep"));
   if (asked)
@@ -96,33 +89,19 @@ Status verifyCommand(const Options &given) {
   RL_TRY(runner.run());
   RL_ASSIGN(std::vector<CallTensor> got, runner.outputs());
   double ran = now();
-  RL_ASSIGN(std::vector<HostTensor> rounded, runReference(options, call, Intermediates::Rounded));
-  // What a fused kernel may do instead; the same where the graph has no 16-bit values to keep in f32.
-  std::optional<std::vector<HostTensor>> other;
-  if (!call.graph.strict && target.kind != Target::Reference && hasNarrow(call.graph)) {
-    RL_ASSIGN(other, runReference(options, call, Intermediates::KeepF32));
-  }
-  const std::vector<HostTensor> &kept = other ? *other : rounded;
+  RL_ASSIGN(References references, References::make(call.graph, target.kind != Target::Reference,
+                                                    [&](const Graph &graph, Intermediates kind, uint64_t nudging) {
+                                                      return runReference(options, call, graph, kind, nudging);
+                                                    }));
   if (options.verbose)
     note(options, target.name + ": " + fixed((ran - start) * 1e3, 2) +
                       " ms with copies; reference: " + fixed((now() - ran) * 1e3, 2) + " ms");
 
-  const std::vector<Exactness> exact = exactness(call.graph);
   out += "compared with reference on " + call.source + "\n";
   std::string problem;
-  std::optional<std::vector<HostTensor>> nudged; // run where something is beyond the tolerance without
   for (size_t i = 0; i < got.size(); ++i) {
     const CallTensor &t = got[i];
-    Tolerance tolerance{options.tolerance, call.graph.strict, kernels > 1, exact[i]};
-    auto compared = [&] { return compare(t.type, t.data, kept[i].data.data(), rounded[i].data.data(), tolerance); };
-    Comparison c = compared();
-    if (!c.within && options.tolerance < 0 && (isArithmeticFloat(t.type.dtype) || isF8(t.type.dtype))) {
-      if (!nudged) {
-        RL_ASSIGN(nudged, runReference(options, call, Intermediates::Nudged));
-      }
-      tolerance.nudged = (*nudged)[i].data.data();
-      c = compared();
-    }
+    RL_ASSIGN(const Comparison c, references.compare(i, t.data, options.tolerance, kernels > 1));
     out += "output " + t.name + ": " + str(t.type) + ": max error " + number(c.maxAbsolute) + ", relative " +
            number(c.maxRelative) + ", " + std::to_string(c.maxSteps) + " ulp; " + std::to_string(c.different) + " of " +
            std::to_string(c.elements) + " differ, " + std::to_string(c.beyond) + " beyond the tolerance (" + c.rule +

@@ -472,7 +472,8 @@ Result<PrecisionRecord> assignTypes(Call &call, const Target &target) {
   return std::move(assigned.record);
 }
 
-Result<std::vector<HostTensor>> runReference(const Options &options, const Call &call, Intermediates intermediates) {
+Result<std::vector<HostTensor>> runReference(const Options &options, const Call &call, const Graph &graph,
+                                             Intermediates intermediates, uint64_t nudging) {
   auto tensors = [](const std::vector<CallTensor> &from) {
     std::vector<HostTensor> to;
     to.reserve(from.size());
@@ -482,8 +483,8 @@ Result<std::vector<HostTensor>> runReference(const Options &options, const Call 
   };
   Progress progress(options, "reference: nodes");
   return interpret(
-      call.graph, tensors(call.inputs), tensors(call.parameters),
-      [&](size_t done, size_t all) { progress.step(done, all); }, intermediates);
+      graph, tensors(call.inputs), tensors(call.parameters), [&](size_t done, size_t all) { progress.step(done, all); },
+      intermediates, nudging);
 }
 
 } // namespace rl::cli

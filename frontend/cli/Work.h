@@ -128,8 +128,9 @@ private:
   std::string source; ///< of the inputs, for errors in them that come out while they are used
 };
 
-/// The reference interpreter on a call's data, with progress.
-Result<std::vector<HostTensor>> runReference(const Options &, const Call &, Intermediates = Intermediates::Rounded);
+/// The reference interpreter on a call's data, with progress. `graph`: the call's, or one with other outputs.
+Result<std::vector<HostTensor>> runReference(const Options &, const Call &, const Graph &graph,
+                                             Intermediates = Intermediates::Rounded, uint64_t nudging = 0);
 
 /// What the decision record of a package says, for those who print it in their own way.
 struct KernelSummary {

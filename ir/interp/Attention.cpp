@@ -30,6 +30,19 @@ void weigh(std::vector<double> &scores, const std::vector<char> &masked) {
       scores[s] /= sum;
 }
 
+/// By what their sums' order and their own roundings bring, which exp makes a share of the weights of: the larger they are, the more.
+/// `magnitudes` are of the sums of E terms before the scale, and are cleared; `first` numbers the scores.
+void nudgeScores(const Nudges &nudges, std::vector<double> &scores, std::vector<double> &magnitudes, double scale,
+                 int64_t E, size_t first) {
+  const double share = Nudges::ofSum(static_cast<double>(E));
+  for (size_t s = 0; s < scores.size(); ++s) {
+    const double by = std::max(magnitudes[s] * std::fabs(scale) * share, std::fabs(scores[s]) * Nudges::kShare);
+    if (std::isfinite(by))
+      scores[s] += nudges.at(first + s, 1) * by;
+    magnitudes[s] = 0;
+  }
+}
+
 } // namespace
 
 /// q [..., L, E], k [..., S, E], v [..., S, D], mask broadcast to [..., L, S]; result [..., L, D]. `causal` keeps key j
@@ -69,6 +82,7 @@ Status evalAttention(Call &c) {
   std::vector<double> keys(static_cast<size_t>(E * S)), values(static_cast<size_t>(S * D)); // keys transposed: [E, S]
   std::vector<double> scores(static_cast<size_t>(S)), result(static_cast<size_t>(D));
   std::vector<char> masked(static_cast<size_t>(S));
+  std::vector<double> magnitudes(c.nudges ? static_cast<size_t>(S) : 0);
   for (size_t b = 0; b < offsetQ.size(); ++b) {
     const float *pq = vq.data() + offsetQ[b] * L * E, *pk = vk.data() + offsetK[b] * S * E,
                 *pv = vv.data() + offsetV[b] * S * D;
@@ -82,6 +96,8 @@ Status evalAttention(Call &c) {
         const double factor = pq[l * E + e], *column = keys.data() + e * S;
         for (int64_t s = 0; s < S; ++s)
           scores[static_cast<size_t>(s)] += factor * column[s];
+        for (int64_t s = 0; c.nudges && s < S; ++s)
+          magnitudes[static_cast<size_t>(s)] += std::fabs(factor * column[s]);
       }
       for (int64_t s = 0; s < S; ++s) {
         const int64_t at = offsetM[b] + l * maskRow + s * maskColumn;
@@ -96,7 +112,13 @@ Status evalAttention(Call &c) {
           score += added[at];
         masked[static_cast<size_t>(s)] = out;
       }
+      const size_t first = (b * static_cast<size_t>(L) + static_cast<size_t>(l)) * static_cast<size_t>(S);
+      if (c.nudges)
+        nudgeScores(*c.nudges, scores, magnitudes, scale, E, first);
       weigh(scores, masked);
+      if (c.nudges) // as they are stored between the products
+        for (size_t s = 0; s < scores.size(); ++s)
+          scores[s] += c.nudges->at(first + s, 2) * Nudges::ofValue(y.dtype, scores[s]);
       std::fill(result.begin(), result.end(), 0.0);
       for (int64_t s = 0; s < S; ++s) {
         if (masked[static_cast<size_t>(s)])

@@ -12,6 +12,7 @@
 #include <cmath>
 #include <cstring>
 #include <deque>
+#include <limits>
 #include <new>
 #include <stdexcept>
 
@@ -107,11 +108,12 @@ Status evaluate(Call &c) {
 class Run {
 public:
   Run(const Graph &graph, const std::vector<HostTensor> &inputs, const std::vector<HostTensor> &parameters,
-      Intermediates intermediates)
+      Intermediates intermediates, uint64_t nudging)
       : graph(graph), inputs(inputs), parameters(parameters), held(graph.values.size()),
         present(graph.values.size(), 0), readers(graph.values.size(), 0), live(graph.nodes.size(), 0),
-        keepF32(intermediates == Intermediates::KeepF32 && !graph.strict),
-        nudges(intermediates == Intermediates::Nudged) {}
+        keepF32(!graph.strict && (intermediates == Intermediates::KeepF32 ||
+                                  (intermediates == Intermediates::Nudged && nudging % 2 == 1))),
+        nudged(intermediates == Intermediates::Nudged), nudging(nudging) {}
 
   Result<std::vector<HostTensor>> operator()(const std::function<void(size_t, size_t)> &progress) {
     RL_TRY(check());
@@ -211,18 +213,19 @@ private:
     }
     for (ValueId v : node.outputs)
       call.out.emplace_back(graph.type(v));
+    const interp::Nudges nudges{nudging, id};
+    if (nudged)
+      call.nudges = &nudges;
     RL_TRY(evaluate(call));
     for (size_t k = 0; k < node.outputs.size(); ++k) {
       Tensor &result = call.out[k];
+      // Before it is rounded, so that it may be rounded the other way.
+      if (nudged && isArithmeticFloat(result.dtype) && mayErr(call, pin))
+        RL_TRY(nudge(call, nudges, pin ? *node.pin : result.dtype, result));
       if (pin)
         interp::roundAll(result.f, *node.pin);
-      const bool nudged = nudges && isArithmeticFloat(result.dtype) && opInfo(node.op).cls != OpClass::Shape;
-      if (nudged && result.dtype != DType::F32) // before it is rounded, so that it may be rounded the other way
-        nudgeByHalf(result);
       if (!keepF32)
         interp::roundAll(result.f, result.dtype);
-      if (nudged && result.dtype == DType::F32)
-        RL_TRY(nudge(call, result));
       if (readers[node.outputs[k]] != 0) {
         held[node.outputs[k]] = std::move(result);
         present[node.outputs[k]] = 1;
@@ -234,45 +237,113 @@ private:
     return {};
   }
 
-  /// By half of what the type rounds to, so that about every other result is its neighbour.
-  static void nudgeByHalf(Tensor &result) {
-    const double share = result.dtype == DType::F16 ? 0x1p-12 : 0x1p-9;
-    for (size_t i = 0; i < result.f.size(); ++i)
-      if (const double moved = result.f[i] * (1 + (i % 2 ? share : -share)); std::isfinite(moved))
-        result.f[i] = static_cast<float>(moved);
+  /// May a result differ from what another order of the same steps gives, or another rounding?
+  static bool mayErr(const Call &call, bool pin) {
+    using enum OpKind;
+    const auto narrowed = [&] { // what may have kept f32 until here
+      return call.out[0].dtype != DType::F32 && call.in[0]->dtype != call.out[0].dtype;
+    };
+    switch (opInfo(call.node.op).cls) {
+    case OpClass::Shape:
+    case OpClass::Creation:
+    case OpClass::Ternary:
+    case OpClass::Indexing: return false;
+    default: break;
+    }
+    switch (call.node.op) {
+    case Cast: return narrowed() || pin;
+    case Abs:
+    case Neg:
+    case Sign:
+    case Relu:
+    case Floor:
+    case Ceil:
+    case Round:
+    case Trunc:
+    case Clamp:
+    case Maximum:
+    case Minimum:
+    case Amax:
+    case Amin: return pin;
+    default: return true;
+    }
+  }
+
+  /// The magnitudes of what the result's elements are the sums of, as far as that is finite, and how many terms they are; empty: it is no sum of others.
+  static Result<std::vector<float>> magnitudesOf(const Call &call, const Tensor &result, double &terms) {
+    const OpKind op = call.node.op;
+    const Tensor &x = *call.in[0];
+    std::vector<float> logarithms; // of sums, beside what they are subtracted from or added to
+    switch (op) {
+    case OpKind::LogSoftmax: // x less logsumexp
+      for (size_t i = 0; i < result.f.size(); ++i)
+        logarithms.push_back(std::fabs(x.f[i]) + std::fabs(result.f[i]));
+      return logarithms;
+    case OpKind::LogSumExp: // the greatest and the logarithm of up to n
+      for (float v : result.f)
+        logarithms.push_back(std::fabs(v) +
+                             std::log(static_cast<float>(x.size()) / static_cast<float>(result.f.size())));
+      return logarithms;
+    case OpKind::CrossEntropy: // logsumexp less a logit
+      for (size_t m = 0; m < result.f.size(); ++m)
+        if (const int64_t t = call.in[1]->i[m]; t >= 0 && t < x.shape[1])
+          logarithms.push_back(std::fabs(x.f[m * static_cast<size_t>(x.shape[1]) + static_cast<size_t>(t)]) +
+                               std::fabs(result.f[m]));
+        else
+          logarithms.push_back(0);
+      return logarithms;
+    default: break;
+    }
+    const bool product = op == OpKind::Matmul || op == OpKind::Linear || op == OpKind::ScaledMatmul;
+    if ((op != OpKind::Sum && op != OpKind::Mean && !product) || result.f.empty())
+      return std::vector<float>();
+    if (op == OpKind::ScaledMatmul ? call.in[0]->dtype == DType::I8 && call.in[1]->dtype == DType::I8
+                                   : !isFloat(x.dtype))
+      return std::vector<float>(); // exact
+    std::deque<Tensor> positive;
+    Call again{call.graph, call.id, call.node, {}, {}};
+    for (const Tensor *t : call.in) {
+      positive.push_back(*t);
+      for (float &v : positive.back().f)
+        v = std::isfinite(v) ? std::fabs(v) : 0;
+      for (int64_t &v : positive.back().i)
+        v = std::abs(v);
+      if (t->dtype != DType::F8E8M0)
+        for (uint8_t &code : positive.back().codes)
+          code &= 0x7f;
+      again.in.push_back(&positive.back());
+    }
+    again.out.push_back(result);
+    RL_TRY(evaluate(again));
+    const std::vector<int64_t> &shape = x.shape;
+    terms = !product ? static_cast<double>(x.size()) / static_cast<double>(result.f.size())
+                     : static_cast<double>(shape[shape.size() - (call.attrs().transposeA && shape.size() > 1 ? 2 : 1)]);
+    return std::move(again.out[0].f);
   }
 
   /// By a few roundings of the result, or of the terms that it is the sum of.
-  static Status nudge(const Call &call, Tensor &result) {
-    constexpr double kShare = 0x1p-22, kOrder = 0x1p-17;
-    std::vector<float> magnitudes;
-    double share = 0;
-    const OpKind op = call.node.op;
-    const bool product = op == OpKind::Matmul || op == OpKind::Linear;
-    bool sums = (op == OpKind::Sum || op == OpKind::Mean || product) && !result.f.empty();
-    for (const Tensor *t : call.in)
-      sums &= isArithmeticFloat(t->dtype);
-    if (sums) {
-      std::deque<Tensor> terms;
-      Call again{call.graph, call.id, call.node, {}, {}};
-      for (const Tensor *t : call.in) {
-        terms.push_back(*t);
-        for (float &v : terms.back().f)
-          v = std::fabs(v);
-        again.in.push_back(&terms.back());
-      }
-      again.out.push_back(result);
-      RL_TRY(evaluate(again));
-      magnitudes = std::move(again.out[0].f);
-      const double n = product ? static_cast<double>(call.in[0]->shape.back())
-                               : static_cast<double>(terms[0].f.size()) / static_cast<double>(result.f.size());
-      share = std::min(kShare, kOrder / std::sqrt(std::max(1.0, n)));
-    }
+  static Status nudge(const Call &call, const interp::Nudges &nudges, DType type, Tensor &result) {
+    double terms = 0;
+    RL_ASSIGN(const std::vector<float> magnitudes, magnitudesOf(call, result, terms));
+    const double share = interp::Nudges::ofSum(terms);
+    // Hardware's short sums of 8-bit floats keep 13 bits of what 32 terms bring to a sum of all, cutting off the rest.
+    const bool isShort = call.node.op == OpKind::ScaledMatmul && call.attrs().fastAccumulate;
     for (size_t i = 0; i < result.f.size(); ++i) {
-      const double own = std::fabs(result.f[i]) * kShare, by = magnitudes.empty() ? own : magnitudes[i] * share;
-      if (std::isfinite(own) && std::isfinite(by))
-        result.f[i] =
-            static_cast<float>(result.f[i] + (i % 2 ? 1 : -1) * std::copysign(std::max(own, by), result.f[i]));
+      const double value = result.f[i];
+      // Its parts may be infinite, of either sign; a mean's are a sum's.
+      const double sum = magnitudes.empty() ? 0 : call.node.op == OpKind::Mean ? magnitudes[i] * terms : magnitudes[i];
+      if (sum > std::numeric_limits<float>::max() && nudges.order() >= 2) {
+        result.f[i] = std::numeric_limits<float>::quiet_NaN();
+        continue;
+      }
+      double by = interp::Nudges::ofValue(type, value);
+      if (!magnitudes.empty())
+        by = std::max(by, magnitudes[i] * share);
+      if (isShort && !magnitudes.empty())
+        by = std::max(by,
+                      std::max(std::fabs(value), magnitudes[i] / std::sqrt(terms)) * 0x1p-13 * std::ceil(terms / 32));
+      if (std::isfinite(value + by))
+        result.f[i] = static_cast<float>(value + std::copysign(by, value) * nudges.at(i));
     }
     return {};
   }
@@ -283,7 +354,8 @@ private:
   std::vector<char> present;
   std::vector<size_t> readers; ///< nodes and outputs that are still to read a value
   std::vector<char> live;
-  const bool keepF32, nudges;
+  const bool keepF32, nudged;
+  const uint64_t nudging;
 };
 
 } // namespace
@@ -304,9 +376,9 @@ Status checkInterpretable(const Graph &graph) {
 Result<std::vector<HostTensor>> interpret(const Graph &graph, const std::vector<HostTensor> &inputs,
                                           const std::vector<HostTensor> &parameters,
                                           const std::function<void(size_t, size_t)> &progress,
-                                          Intermediates intermediates) {
+                                          Intermediates intermediates, uint64_t nudging) {
   try {
-    return Run(graph, inputs, parameters, intermediates)(progress);
+    return Run(graph, inputs, parameters, intermediates, nudging)(progress);
   } catch (const std::bad_alloc &) {
     return deviceError("not enough memory for the tensors of " + graph.name);
   } catch (const std::length_error &) {

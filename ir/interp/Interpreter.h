@@ -25,10 +25,11 @@ struct HostTensor {
 enum class Intermediates : uint8_t {
   Rounded, ///< rounded to its type, as if every node stored its result
   KeepF32, ///< keeps f32 precision until a cast, a graph output or a quantised op (which reads storage) rounds it
-  /// Rounded; what is computed in f32 is off by 2^-22 of itself, up and down in turn: what a graph makes of errors. Sums and means of
-  /// floats are off by what an addition in another order may bring, which knows nothing of what cancels: of N terms by 2^-17 /
-  /// sqrt(N) of the sum of their magnitudes, and no more than 2^-22 of it. Products' sums likewise; what is
-  /// rounded to 16 bits is moved by half a place before it is.
+  /// Rounded; what is computed is off by a few roundings, up or down: what a graph makes of errors. By 2^-22 of itself, a 16-bit
+  /// float by half a place before it is rounded; what sums are made of (also those within products, scaled ones, attention's scores and
+  /// weights, means of norms) by what an addition in another order may bring, which knows nothing of what cancels: of N terms by 2^-17 / sqrt(N) of
+  /// the sum of their magnitudes, and no more than 2^-22 of it. What is exact whatever computes it (layouts, choices of an operand) is as it is.
+  /// Statistics of norms and products of many factors overflow as f32 does.
   Nudged,
 };
 
@@ -40,10 +41,11 @@ Status checkInterpretable(const Graph &);
 /// "/tensor" for a tensor of another type than the graph's; Code::Unsupported for a gradient request, a precision mode
 /// other than "keep", or a node pinned to a type that is not f32, f16 or bf16; Code::Device where memory runs out. A
 /// pinned node has its float operands and results rounded to the type that it is pinned to. `progress` (may be empty)
-/// is told nodes done and in all.
+/// is told nodes done and in all. `nudging`: which errors a nudged run has. 0: those of neighbours have opposite signs; each other number another draw
+/// of signs, and of sizes from half as large to as large. Odd ones keep f32 as KeepF32 does; 2, 6 ... have one sign and size a node.
 Result<std::vector<HostTensor>> interpret(const Graph &, const std::vector<HostTensor> &inputs,
                                           const std::vector<HostTensor> &parameters,
                                           const std::function<void(size_t, size_t)> &progress = {},
-                                          Intermediates intermediates = Intermediates::Rounded);
+                                          Intermediates intermediates = Intermediates::Rounded, uint64_t nudging = 0);
 
 } // namespace rl

@@ -58,9 +58,21 @@ void normalise(Call &c, bool centre) {
       for (int64_t e = 0; e < n; ++e)
         mean += row[e];
       mean /= static_cast<double>(n);
+      if (c.nudges) {
+        double magnitude = 0;
+        for (int64_t e = 0; e < n; ++e)
+          magnitude += std::fabs(row[e]);
+        if (magnitude > std::numeric_limits<float>::max() && c.nudges->order() >= 2) // as sums' parts
+          mean = std::numeric_limits<double>::quiet_NaN();
+        if (const double by = magnitude / static_cast<double>(n) * Nudges::ofMean(static_cast<double>(n));
+            std::isfinite(by))
+          mean += c.nudges->at(static_cast<size_t>(r), 1) * by;
+      }
     }
     for (int64_t e = 0; e < n; ++e)
       squares += (row[e] - mean) * (row[e] - mean);
+    if (c.nudges)
+      squares = static_cast<float>(squares); // statistics are of f32: they overflow where that does
     const double root = std::sqrt(squares / static_cast<double>(n) + a.eps);
     for (int64_t e = 0; e < n; ++e) {
       double result = (row[e] - mean) / root;

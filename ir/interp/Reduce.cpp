@@ -66,12 +66,37 @@ uint64_t sum(const int64_t *v, int64_t n) {
   return s;
 }
 
+double magnitudeOf(const float *v, int64_t n) {
+  double s = 0;
+  for (int64_t e = 0; e < n; ++e)
+    s += std::fabs(v[e]);
+  return s;
+}
+
 /// Two passes. Correction as PyTorch: divided by max(0, n - correction).
 double variance(const float *v, int64_t n, double correction) {
   double mean = sum(v, n) / static_cast<double>(n), squares = 0;
   for (int64_t e = 0; e < n; ++e)
     squares += (v[e] - mean) * (v[e] - mean);
   return (n == 0 ? kNan : squares) / std::fmax(0, static_cast<double>(n) - correction);
+}
+
+/// Of factors whose products may leave f32's range in some order, and come back in another, what may come out of that.
+double nudgedProduct(const Nudges &nudges, const float *v, int64_t n) {
+  double p = 1, large = 1, small = 1;
+  for (int64_t e = 0; e < n; ++e) {
+    const double factor = v[e], size = std::fabs(factor);
+    p *= factor;
+    if (size > 1)
+      large *= size;
+    else
+      small *= size; // a zero as well
+  }
+  const bool over = large > std::numeric_limits<float>::max(), under = small < std::numeric_limits<float>::min();
+  const uint64_t order = nudges.order();
+  if (!std::isnan(p) && (over || under) && order >= 2)
+    return over && under && order == 2 ? kNan : std::copysign(under && (order == 3 || !over) ? 0.0 : kInfinity, p);
+  return p * (1 + nudges.at(0, 1) * Nudges::kShare * std::sqrt(static_cast<double>(n)) / 4);
 }
 
 double logSumExp(const float *v, int64_t n) {
@@ -130,6 +155,8 @@ Status reduceFloats(Call &c, const std::vector<float> &x, const std::vector<int6
   case Sum: return each([](const float *v, int64_t n) { return sum(v, n); });
   case Mean: return each([](const float *v, int64_t n) { return sum(v, n) / static_cast<double>(n); });
   case Prod:
+    if (c.nudges)
+      return each([&](const float *v, int64_t n) { return nudgedProduct(*c.nudges, v, n); });
     return each([](const float *v, int64_t n) {
       double p = 1;
       for (int64_t e = 0; e < n; ++e)
@@ -138,7 +165,12 @@ Status reduceFloats(Call &c, const std::vector<float> &x, const std::vector<int6
     });
   case Amax: return each([](const float *v, int64_t n) { return extremeValue(v, n, true); });
   case Amin: return each([](const float *v, int64_t n) { return extremeValue(v, n, false); });
-  case Var: return each([&](const float *v, int64_t n) { return variance(v, n, c.attrs().correction); });
+  case Var:
+    return each([&](const float *v, int64_t n) {
+      const bool overflows = c.nudges && c.nudges->order() >= 2 && // as sums' parts
+                             magnitudeOf(v, n) > std::numeric_limits<float>::max();
+      return overflows ? kNan : variance(v, n, c.attrs().correction);
+    });
   case LogSumExp: return each(logSumExp);
   case ArgMax: return place([](const float *v, int64_t n) { return extreme(v, n, true); });
   case ArgMin: return place([](const float *v, int64_t n) { return extreme(v, n, false); });

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <cmath>
 #include <cstdint>
 #include <vector>
 
@@ -43,6 +44,44 @@ struct Tensor {
   int64_t rank() const { return static_cast<int64_t>(shape.size()); }
 };
 
+/// The errors that a nudged run adds at a node (Intermediates::Nudged), in units of the largest that is to be expected of one cause.
+struct Nudges {
+  static constexpr double kShare = 0x1p-22, kOrder = 0x1p-17;
+  uint64_t number = 0; ///< of the run
+  NodeId node = 0;
+
+  /// Of the sum of the magnitudes of n terms.
+  static double ofSum(double n) { return std::min(kShare, kOrder / std::sqrt(std::max(1.0, n))); }
+  /// Of a mean of n terms of one sign, whose sum's roundings may all go one way: half of one each, in lanes of eight, and no more than those of
+  /// sums in parts.
+  static double ofMean(double n) { return std::clamp(n * 0x1p-28, kShare, 0x1p-18); }
+  /// Half of a place of a 16-bit float, a few roundings of another.
+  static double ofValue(DType t, double v) {
+    if (t == DType::F32 || v == 0 || !std::isfinite(v))
+      return std::fabs(v) * kShare;
+    return t == DType::F16 ? std::ldexp(1.0, std::max(std::ilogb(v), -14) - 11)
+                           : std::ldexp(1.0, std::max(std::ilogb(v), -126) - 8);
+  }
+  /// `cause`: of several errors of an element, which.
+  double at(size_t element, uint64_t cause = 0) const {
+    if (number == 0)
+      return element % 2 ? 1 : -1;
+    const uint64_t z = bits(number % 4 == 2 ? 0 : element, cause); // alike, as where all rows hold the same
+    const double size = 0.5 + static_cast<double>(z >> 11) * 0x1p-54;
+    return z & 1 ? size : -size;
+  }
+  /// 0 to 3: whether what may overflow in some order does, and how.
+  uint64_t order() const { return bits(0, 7) % 4; }
+
+private:
+  uint64_t bits(size_t element, uint64_t cause) const { // SplitMix64's finaliser
+    uint64_t z = (number * 8 + cause) * 0x9e3779b97f4a7c15u + node * 0xd1342543de82ef95u + element;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+  }
+};
+
 /// One node while it is evaluated. `in` has a tensor for each operand, literals as tensors of rank 0 (f32, i64 or
 /// bool); `out` has a tensor of the right type and shape, zeroed, for each result.
 struct Call {
@@ -51,6 +90,7 @@ struct Call {
   const Node &node;
   std::vector<const Tensor *> in;
   std::vector<Tensor> out;
+  const Nudges *nudges = nullptr; ///< of a nudged run: for errors that the result does not show
 
   const Attrs &attrs() const { return node.attrs; }
   /// An error of the data at this node; the message names the node.

@@ -14,7 +14,7 @@
 // --few: products of few rows and many weights, of 16 bits, along K or N, or of 8 with a scale for each row of them, all of them, or a
 // block.
 //
-//   numeric_gemm_test [--target cpu|cuda] [--seeds A:B] [--large] [--few] [--heads] [--segments] [--print]
+//   numeric_gemm_test [--target cpu|cuda] [--seeds A:B] [--large] [--few] [--heads] [--segments] [--verify] [--print]
 #include "frontend/json/JsonReader.h"
 #include "ir/interp/Convert.h"
 #include "tests/numeric/support/Device.h"
@@ -29,6 +29,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 
 using namespace rl;
 using namespace rl::numeric;
@@ -619,7 +620,7 @@ int main(int argc, char **argv) {
       heads = true;
     } else {
       std::fprintf(stderr, "usage: numeric_gemm_test [--target cpu|cuda] [--seeds A:B] [--large] [--few] [--weights] "
-                           "[--heads] [--segments] [--print]\n");
+                           "[--heads] [--segments] [--verify] [--print]\n");
       return 1;
     }
   }
@@ -690,10 +691,19 @@ int main(int argc, char **argv) {
       if (!got)
         return "does not run: " + got.error().str();
       const std::vector<HostTensor> &before = last[other && offset];
+      std::optional<std::string> verified; // one of the outputs may ask
+      if (options.verify && !offset)
+        if (verified = verifyResults(*graph, inputs, {}, (*device)->record, *got); !verified->empty())
+          return *verified;
       for (size_t o = 0; o < got->size(); ++o) {
         std::string text = !telling   ? std::string()
                            : segments ? compareSegments((*want)[o], (*got)[o], exact)
                                       : compareSums((*want)[o], (*kept)[o], (*got)[o], coarsest, &(*nudged)[o]);
+        if (!text.empty() && !exact) {
+          if (!verified)
+            verified = verifyResults(*graph, inputs, {}, (*device)->record, *got);
+          text = verified->empty() ? std::string() : text + "; " + *verified;
+        }
         if (text.empty() && !before.empty() &&
             std::memcmp(before[o].data.data(), (*got)[o].data.data(), before[o].data.size()) != 0)
           text = "differs from run to run";

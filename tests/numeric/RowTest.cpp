@@ -5,7 +5,7 @@
 // a result is not finite it must be so in the same way; integers and places must be equal; floats may differ by what sums in
 // f32 in another order do, measured against the largest of the tensor. Graphs that fail are printed.
 //
-//   numeric_row_test [--target cpu|cuda] [--seeds A:B] [--print]
+//   numeric_row_test [--target cpu|cuda] [--seeds A:B] [--verify] [--print]
 #include "compiler/Compiler.h"
 #include "frontend/json/JsonReader.h"
 #include "ir/interp/Convert.h"
@@ -20,6 +20,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 
 using namespace rl;
 using namespace rl::numeric;
@@ -375,7 +376,8 @@ int main(int argc, char **argv) {
     if (a == "--compile" && i + 1 < argc) {
       compileFor = argv[++i];
     } else {
-      std::fprintf(stderr, "usage: numeric_row_test [--target cpu|cuda | --compile T] [--seeds A:B] [--print]\n");
+      std::fprintf(stderr,
+                   "usage: numeric_row_test [--target cpu|cuda | --compile T] [--seeds A:B] [--verify] [--print]\n");
       return 1;
     }
   }
@@ -427,10 +429,19 @@ int main(int argc, char **argv) {
       Result<std::vector<HostTensor>> got = (*device)->run(**module, inputs, {}, offset);
       if (!got)
         return "does not run: " + got.error().str();
+      std::optional<std::string> verified; // one of the outputs may ask
+      if (options.verify && !offset)
+        if (verified = verifyResults(*graph, inputs, {}, (*device)->record, *got); !verified->empty())
+          return *verified;
       for (size_t o = 0; o < got->size(); ++o) {
         std::string text = telling ? compareSums((*want)[o], (*kept)[o], (*got)[o], coarsest,
                                                  nudged->empty() ? nullptr : &(*nudged)[o])
                                    : std::string();
+        if (!text.empty()) {
+          if (!verified)
+            verified = verifyResults(*graph, inputs, {}, (*device)->record, *got);
+          text = verified->empty() ? std::string() : text + "; " + *verified;
+        }
         if (text.empty() && !before.empty() && !sameNumbers(before[o], (*got)[o]))
           text = "differs from run to run";
         if (!text.empty())

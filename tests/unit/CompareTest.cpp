@@ -57,7 +57,7 @@ TEST(Compare, WhatNudgesMoveMayBeFartherOff) {
   t.output.inexact = true;
   auto one = [&] { return compare({DType::F32, {}}, got.data(), wanted.data(), wanted.data(), t).within; };
   EXPECT_FALSE(one());
-  t.nudged = nudged.data();
+  t.nudged = {nudged.data()};
   EXPECT_TRUE(one());
   got[0] = 18.005f;
   EXPECT_FALSE(one());
@@ -137,7 +137,7 @@ TEST(Compare, CodesOfWhatCancels) {
   t.output.inexact = true;
   auto is = [&] { return compare({DType::F8E5M2, {4}}, got.data(), wanted.data(), wanted.data(), t).within; };
   EXPECT_FALSE(is());
-  t.nudged = nudged.data();
+  t.nudged = {nudged.data()};
   EXPECT_TRUE(is());
   got = codes({16384, 48, -8192, 512});
   EXPECT_FALSE(is());

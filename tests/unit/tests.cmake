@@ -32,9 +32,11 @@ ridgeline_test(WgmmaFormTest rl_plan rl_api rl_interp)
 ridgeline_test(StreamTest rl_plan rl_api)
 ridgeline_test(ArenaTest rl_base)
 target_sources(ArenaTest PRIVATE ${PROJECT_SOURCE_DIR}/compiler/Plan.cpp) # without the compiler's libraries
-ridgeline_test(CompareTest rl_api)
-target_sources(CompareTest PRIVATE ${PROJECT_SOURCE_DIR}/frontend/cli/Compare.cpp
-               ${PROJECT_SOURCE_DIR}/frontend/cli/Text.cpp) # without the compiler's libraries
+foreach(test CompareTest VerifyTest)
+  ridgeline_test(${test} rl_api rl_interp)
+  target_sources(${test} PRIVATE ${PROJECT_SOURCE_DIR}/frontend/cli/Compare.cpp
+                 ${PROJECT_SOURCE_DIR}/frontend/cli/Text.cpp) # without the compiler's libraries
+endforeach()
 ridgeline_test(IncludeOrderTest)
 if(RIDGELINE_COMPILER)
   # The math expansion in array kernels, and its references; the GPU test shares both.

@@ -1,6 +1,7 @@
 // Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "tests/numeric/support/Harness.h"
+#include "frontend/cli/Compare.h"
 #include "frontend/json/JsonReader.h"
 #include "ir/interp/Convert.h"
 
@@ -48,6 +49,8 @@ bool SeedOptions::take(int argc, char **argv, int &i) {
   const std::string a = argv[i];
   if (a == "--print")
     return print = true;
+  if (a == "--verify")
+    return verify = true;
   if (i + 1 == argc || (a != "--target" && a != "--seeds"))
     return false;
   if (a == "--target")
@@ -105,6 +108,33 @@ std::string compareSums(const HostTensor &want, const HostTensor &kept, const Ho
       char text[160];
       std::snprintf(text, sizeof text, "element %lld is %.9g, not %.9g", static_cast<long long>(i),
                     loadElement(got.data.data(), type, i), loadElement(want.data.data(), type, i));
+      return text;
+    }
+  }
+  return {};
+}
+
+std::string verifyResults(const Graph &graph, const std::vector<HostTensor> &inputs,
+                          const std::vector<HostTensor> &parameters, const std::string &record,
+                          const std::vector<HostTensor> &got) {
+  int kernels = 0;
+  for (size_t at = 0; (at = record.find("\"bytes_read\"", at)) != std::string::npos; ++at)
+    ++kernels;
+  Result<cli::References> references =
+      cli::References::make(graph, true, [&](const Graph &of, Intermediates kind, uint64_t nudging) {
+        return interpret(of, inputs, parameters, {}, kind, nudging);
+      });
+  if (!references)
+    return "interpreter: " + references.error().str();
+  for (size_t o = 0; o < got.size(); ++o) {
+    Result<cli::Comparison> c = references->compare(o, got[o].data.data(), -1, kernels > 1);
+    if (!c)
+      return "interpreter: " + c.error().str();
+    if (!c->within) {
+      char text[256];
+      std::snprintf(text, sizeof text, "verify: output %zu (%s): %lld of %lld beyond %s; worst at %s: %.9g, not %.9g",
+                    o, str(got[o].type).c_str(), static_cast<long long>(c->beyond), static_cast<long long>(c->elements),
+                    c->rule.c_str(), c->worstPlace.c_str(), c->worstGot, c->worstWanted);
       return text;
     }
   }

@@ -17,11 +17,12 @@ namespace rl::numeric {
 /// From the first call on a crash prints `what` of the last call ("seed 7"), in the compiler or in a kernel.
 void nameCrash(const std::string &what);
 
-/// What tests of random graphs are told alike: --target, --seeds and --print.
+/// What tests of random graphs are told alike: --target, --seeds, --print and --verify.
 struct SeedOptions {
   std::string target = "cpu";
   uint64_t first = 0, end = 100; ///< "A:B", or "A" for one: the seeds from A up to B, which is left out
   bool print = false;            ///< every graph
+  bool verify = false;           ///< `ridgeline verify` alone decides what is right
   /// Takes argv[i], with its value behind it. False: it is none of these, or has no value.
   bool take(int argc, char **argv, int &i);
 };
@@ -38,6 +39,11 @@ int countFailures(const SeedOptions &, const std::function<GraphSpec(uint64_t se
 /// what comes out if all results on the way are a few roundings off: what nearly cancels makes much of those.
 std::string compareSums(const HostTensor &want, const HostTensor &kept, const HostTensor &got, DType coarsest,
                         const HostTensor *nudged = nullptr);
+/// Empty, or what `ridgeline verify` has to say against a run's results. It knows better than compareSums what rounding decides, which
+/// may be the sign of an infinity, and may be asked about what that finds wrong. `record`: the decision record.
+std::string verifyResults(const Graph &, const std::vector<HostTensor> &inputs,
+                          const std::vector<HostTensor> &parameters, const std::string &record,
+                          const std::vector<HostTensor> &got);
 DType coarsestType(const Graph &);
 
 /// Whether results are finite alike with and without the rounding to 16 bits, and far from f32's end.
