@@ -190,6 +190,10 @@ Value BodyEmitter::math(MathFn fn, ValueRange args, DType result) {
     unified.insert(unified.begin(), constF32(1, unified[0]));
   if (sparing && r == Rounding::F32 && (fn == MathFn::Div || fn == MathFn::Reciprocal))
     fn = MathFn::Quotient;
+  if (sparing && r == Rounding::F32 && fn == MathFn::Sqrt)
+    fn = MathFn::Root;
+  if (sparing && fn == MathFn::FloorDivide)
+    fn = MathFn::FloorQuotient;
   unify(unified);
   return callMath(b, loc, fn, unified, r);
 }

@@ -63,7 +63,7 @@ public:
 
   mlir::OpBuilder &builder() { return b; }
 
-  /// Quotients take more instructions, but neither a branch nor a subroutine: where nearly all registers hold something else, which a
+  /// Quotients and roots take more instructions, but neither a branch nor a subroutine: where nearly all registers hold something else, which a
   /// call would save, and where warpgroup products are under way, which it would serialise.
   void spareRegisters() { sparing = true; }
 

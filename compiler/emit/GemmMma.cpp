@@ -11,6 +11,7 @@
 //
 // Where there are few rows, warps divide the tile's K between them (`warpsK`) and their sums are added, in order, at the end.
 #include "compiler/emit/GemmParts.h"
+#include "compiler/emit/Packed.h"
 
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -82,6 +83,7 @@ private:
   Value thread;
   GemmTile tile;
   Value shared, lane, warpM, warpN, warpK;
+  bool keepsAddresses = true; ///< of what passes through registers, from tile to tile
 };
 
 /// Whether every vector of the operand is 16 bytes of memory, in the type that is multiplied.
@@ -264,16 +266,22 @@ SmallVector<Value> MmaEmitter::vectorsFrom(Value first, int64_t count) {
   return out;
 }
 
-/// A tile's vectors, in a loop where they are many, so that neither they nor their addresses wait in registers.
+/// A tile's vectors, in a loop where they are many, so that neither they nor their addresses wait in registers. ptxas unrolls the
+/// loop, which puts more on its way, and keeps the addresses after all: of a kernel's all together there must not be too many.
 void MmaEmitter::copyThrough(const Side &side, Value stage, Value k0) {
-  constexpr int64_t kAtOnce = 4;
-  const int64_t all = vectorsOfThread(side), whole = all <= 2 * kAtOnce ? 0 : all / kAtOnce * kAtOnce;
+  const int64_t kAtOnce = keepsAddresses ? 4 : 16 / (p.aligned ? 1 : side.operand->lanes()),
+                all = vectorsOfThread(side), whole = all <= 2 * kAtOnce && keepsAddresses ? 0 : all / kAtOnce * kAtOnce;
   auto copy = [&](Value first, int64_t count) {
     SmallVector<Value> vectors = vectorsFrom(first, count);
     store(side, load(side, k0, vectors), vectors, stage, k0);
   };
-  if (whole > 0)
+  if (whole > 0 && !keepsAddresses) {
+    Value end = hidden(b, loc, arith::ConstantIntOp::create(b, loc, b.getI32Type(), whole));
+    p.loop(p.index(0), arith::IndexCastUIOp::create(b, loc, b.getIndexType(), end), kAtOnce,
+           [&](Value first) { copy(first, kAtOnce); });
+  } else if (whole > 0) {
     p.loop(p.index(0), p.index(whole), kAtOnce, [&](Value first) { copy(first, kAtOnce); });
+  }
   if (whole < all)
     copy(p.index(whole), all - whole);
 }
@@ -336,12 +344,15 @@ int64_t MmaEmitter::emit() {
       prepare(side);
 
   // What passes through registers waits there for the products of the tile before, if it has room beside sums and fragments.
-  constexpr int64_t kWaiting = 24;
-  int64_t waiting = 0;
+  constexpr int64_t kWaiting = 24, kMostLoads = 64, kDeep = 256, kMostOfDeep = 40;
+  int64_t waiting = 0, loads = 0;
   for (const Side &side : sides)
-    if (!side.async && side.operand->lanes() < 8) // whole vectors have few addresses beside them
+    if (!side.async && side.operand->lanes() < 8) { // whole vectors have few addresses beside them
       waiting += vectorsOfThread(side) * std::max<int64_t>(1, side.operand->lanes() / 2);
+      loads += vectorsOfThread(side) * (p.aligned ? 1 : side.operand->lanes());
+    }
   const bool waits = waiting <= kWaiting;
+  keepsAddresses = loads <= (s.tileK < kDeep ? kMostLoads : kMostOfDeep);
 
   for (int64_t t = 0; t < ahead; ++t) {
     if (t < tiles)

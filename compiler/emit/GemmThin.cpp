@@ -36,6 +36,11 @@ private:
   Value lane(Value v, int64_t l) {
     return isa<VectorType>(v.getType()) ? vector::ExtractOp::create(b, loc, v, ArrayRef<int64_t>{l}).getResult() : v;
   }
+  /// Vectors of a round where one stage of it has `elements`, which take a register each where they are loaded one by one.
+  int64_t stagesOf(int64_t elements) const {
+    constexpr int64_t kMost = 128;
+    return p.aligned ? s.stages : std::clamp<int64_t>(kMost / elements, 1, s.stages);
+  }
   void alongK();
   void alongN();
   void store(Value sum, int64_t product, Value part, int64_t row, Value column) {
@@ -72,7 +77,7 @@ void ThinEmitter::alongK() {
       n = p.min(n, s.shape.n - 1);
     rows.push_back(p.add(p.mul(tile.batch, s.shape.n), n));
   }
-  int64_t step = 32 * s.warpsK, unroll = s.stages;
+  int64_t step = 32 * s.warpsK, unroll = stagesOf(V * products * columns);
   auto round = [&](Value at, int64_t times, SmallVector<Value> next) {
     // All loads of the round first. A vector of the left operand has as many elements or, where it is wider, a part of them.
     SmallVector<Value> weights, places;
@@ -173,7 +178,7 @@ void ThinEmitter::alongN() {
       }
       return next;
     };
-    int64_t unroll = s.stages;
+    int64_t unroll = stagesOf(V * products);
     Value whole = p.mul(p.div(count, groups * unroll), groups * unroll);
     SmallVector<Value> now = p.loop(group, whole, groups * unroll, outer, [&](Value k, ValueRange values) {
       return round(k, unroll, SmallVector<Value>(values));

@@ -45,8 +45,7 @@ static GemmEpilogue epilogueOf(const GemmKernel &kernel, const GemmTraces &trace
       vector = arith::DivUIOp::create(b, loc, vector, index(trace.lanes));
     e.setRowIndex(row);
     e.setVectorIndex(vector);
-    if (form.shape.segment)
-      e.bodies().spareRegisters();
+    e.bodies().spareRegisters();
     giveLoaded(e, graph, form, s);
     const bool integers = accumulatesIntegers(form.shape.a);
     ArrayRef<Value> scales = ArrayRef<Value>(s.rows).drop_front(std::min(s.rows.size(), form.rows.size()));

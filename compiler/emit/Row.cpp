@@ -117,8 +117,12 @@ static int64_t blocksOfSm(const RowSchedule &s, const Graph &graph, const Trace 
   // Where rows follow each other, what one block waits for at its exchanges the other computes through.
   if (s.parts)
     return 2;
-  // Many loads are held: left alone ptxas spills some of them for the sake of more blocks.
-  if (s.across || s.staged)
+  // Many loads are held: left alone ptxas spills some of them for the sake of more blocks. So it does of large blocks where it assembles
+  // what is loaded; what is linked takes as many registers either way. (A maximum and a sum of what is read again have enough.)
+  constexpr int64_t kLarge = 512, kLargest = 1024, kFewLevels = 2;
+  const int64_t threads = s.threads * s.rowsPerBlock;
+  if (s.across || s.staged ||
+      (s.cluster == 1 && threads >= kLarge && threads < kLargest && (s.resident || trace.levels > kFewLevels)))
     return 1;
   // Rows that are kept to be quantised, in 32 registers and without a rest, take 56 where the driver loads PTX, but 63 and more
   // where it links machine code, which is a block less. Of those that wait without their factors 48 suffice for 16 and 64 where

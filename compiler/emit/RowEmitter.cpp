@@ -117,12 +117,30 @@ void RowEmitter::plan() {
   }
 }
 
+/// Large blocks leave a thread so few registers that a subroutine, which a linked quotient calls, would have some spilled.
+static bool isLarge(const RowSchedule &s) {
+  constexpr int64_t kLarge = 512;
+  return s.threads * s.rowsPerBlock >= kLarge;
+}
+
+/// So where a row's loads take so many.
+static bool holdsMany(const RowSchedule &s, const Graph &graph, const Trace &trace) {
+  constexpr int64_t kMany = 64, kManyOfLarge = 40;
+  int64_t bytes = 0;
+  for (const Instance &in : trace.instances)
+    if (in.node == kNone && in.varies && !in.uniform)
+      bytes += static_cast<int64_t>(dtypeSize(graph.type(in.value).dtype)) * trace.lanes;
+  return s.resident && s.unroll * bytes / 4 > (isLarge(s) ? kManyOfLarge : kMany);
+}
+
 std::unique_ptr<TraceEmitter> RowEmitter::vectorEmitter(Value row, Value vector) {
   auto e = std::make_unique<TraceEmitter>(b, loc, graph, trace, target, aligned, inputs, outputs);
   e->setRowIndex(row);
   e->setVectorIndex(vector);
   e->setErrorSlot(errorSlot);
   e->setStreams(streams);
+  if (target.nvptx && schedule.cluster == 1 && isLarge(schedule) && holdsMany(schedule, graph, trace))
+    e->bodies().spareRegisters();
   return e;
 }
 
@@ -614,6 +632,9 @@ std::pair<Value, Value> RowEmitter::vectorOfThread(int64_t u) {
 }
 
 void RowEmitter::emitRow() {
+  // What a row has once costs next to nothing without.
+  if (target.nvptx && schedule.cluster == 1 && (isLarge(schedule) || holdsMany(schedule, graph, trace)))
+    scalars.bodies().spareRegisters();
   scalars.setRowIndex(rowIndex);
   scalars.setVectorIndex(index(0));
   if (schedule.resident && !schedule.parts) {

@@ -514,7 +514,9 @@ bool completeGemmTile(const GemmShape &s, GemmTile &t, const TargetDesc &machine
   // Long epilogues want registers and are not written twice.
   double work = s.ops + 2 * s.specialOps;
   int accumulators = accumulatorsOf(s, t);
-  t.moreRegisters = t.consumers > 1 && (accumulators > (t.consumers == 3 ? 88 : 128) || work > 24);
+  // What two products have of a column waits for both of them.
+  const int beside = s.products > 1 ? 8 * static_cast<int>(s.columns.size()) : 0;
+  t.moreRegisters = t.consumers > 1 && (accumulators + beside > (t.consumers == 3 ? 88 : 128) || work > 24);
   t.unroll = work <= 4 && s.tiles.empty() ? 4 : work <= 16 && accumulators <= 96 ? 2 : 1;
   t.unroll = std::min(t.unroll, t.chunkColumns() / 16);
   t.groupRows = groupRowsFor(t, machine.smCount);

@@ -42,9 +42,20 @@ constexpr int64_t kMostDirectRows = 1;
 /// Registers of a thread that multiplies: sums, fragments of both sides, scales, addresses; and what ptxas wants to be free with, or
 /// it spills.
 int64_t registersOf(const StreamShape &s, const StreamTile &t) {
-  if (t.direct)
-    return (4 * t.tileN * s.products + (s.widens() ? 8 : 4)) * t.stages + 2 * t.tileN * s.products + 16;
-  int64_t sums = s.products * t.blocksOfWarp() * s.rows() / 2, left = s.widens() ? s.rows() : s.rows() / 2;
+  if (t.direct) {
+    const int rows = t.tileN * s.products;
+    int64_t stages = t.stages, addresses = 0;
+    // Of two products' weights that are widened the next round comes while one is multiplied, and addresses and scales stay; else
+    // there is room.
+    if (s.widens() && s.products > 1 && s.k > 512 * t.parts() * stages) {
+      addresses = 2 * rows + 8;
+      stages *= 2;
+    }
+    return (4 * rows + (s.widens() ? 8 : 4)) * stages + 2 * rows + addresses + 16;
+  }
+  int64_t sums = s.products * t.blocksOfWarp() * s.rows() / 2;
+  const int64_t pairs = s.rows() > 8 ? (s.rows() + 15) / 16 * 16 : s.rows(),
+                left = s.widens() ? pairs : pairs / 2; // loaded sixteen rows at a time
   int64_t scales = s.widens() ? 2 * s.products * t.blocksOfWarp() : 0;
   return sums + left + scales + 32 + 8 * s.products + sums / 8;
 }

@@ -399,6 +399,9 @@ void addThin(const Graph &graph, const std::vector<NodeId> &products, GemmSchedu
   int64_t lanes = 16 / right;
   while (s.shape.n % lanes != 0)
     lanes /= 2;
+  constexpr int64_t kMostSums = 96; // of a thread, beside the vectors of a round
+  if (s.shape.m * s.products * lanes > kMostSums)
+    return;
   s.stages = s.shape.m * s.products > 2 ? 4 : 8;
   s.tileK = std::min(ceilDiv(s.shape.k, 16) * 16, 8192 / std::max<int64_t>(1, s.shape.m) / 16 * 16);
   for (int64_t across : {8, 4, 16, 32})

@@ -156,6 +156,14 @@ namespace {
 /// all rows have in common.
 struct Held {
   int64_t loads = 0, dear = 0, between = 0, shared = 0;
+  int64_t elements = 0; ///< of the loads: what these take where nothing is aligned and each is loaded by itself
+  int64_t lanes = 1;
+  int64_t rare = 0;  ///< what functions with a path for rare arguments want, beside the results of all vectors
+  bool plain = true; ///< nothing dear is computed again, and few reductions wait for each other
+  int64_t call = 0;  ///< what subroutines want, which linked quotients and roots of f32 call
+  int64_t withRare(int64_t registers, int64_t unroll) const {
+    return unroll * registers + (rare ? rare + unroll * lanes : 0);
+  }
 };
 Held heldRegisters(const Graph &graph, const Trace &trace) {
   // The last pass that uses an instance, and the first.
@@ -171,7 +179,9 @@ Held heldRegisters(const Graph &graph, const Trace &trace) {
   }
   for (const TraceStore &s : trace.stores)
     last[s.instance] = std::max(last[s.instance], trace.instances[s.instance].level);
+  constexpr int64_t kRare = 48, kCall = 32;
   Held out;
+  out.lanes = trace.lanes;
   std::set<ValueId> shared;
   std::vector<int64_t> kept(trace.levels, 0); // from each pass for later ones
   const std::vector<bool> dear = dearInstances(graph, trace);
@@ -180,7 +190,24 @@ Held heldRegisters(const Graph &graph, const Trace &trace) {
     if (!in.varies)
       continue;
     int64_t registers = in.uniform ? 1 : trace.lanes;
+    if (in.node != kNone)
+      switch (graph.nodes[in.node].op) {
+      case OpKind::Sin:
+      case OpKind::Cos:
+      case OpKind::Pow:
+      case OpKind::Fmod:
+      case OpKind::Remainder: out.rare = kRare; break;
+      case OpKind::Div:
+      case OpKind::Sqrt:
+      case OpKind::Reciprocal:
+      case OpKind::FloorDivide:
+        if (graph.strict || graph.type(in.value).dtype == DType::F32)
+          out.call = kCall;
+        break;
+      default: break;
+      }
     if (in.node == kNone) {
+      out.elements += registers;
       auto size = static_cast<int64_t>(dtypeSize(graph.type(in.value).dtype));
       registers = (size * registers + 3) / 4;
       out.loads += registers;
@@ -198,6 +225,8 @@ Held heldRegisters(const Graph &graph, const Trace &trace) {
   }
   for (int64_t registers : kept)
     out.between = std::max(out.between, registers);
+  constexpr uint32_t kFewLevels = 3;
+  out.plain = out.dear == 0 && trace.levels <= kFewLevels;
   return out;
 }
 
@@ -329,12 +358,16 @@ static void layOut(const Held &held, int64_t reductions, const cost::TargetDesc 
       g.threads *= 2;
   }
   g.unroll = ceilDiv(vectors, g.threads);
-  const int64_t perThread = registersOf(g.threads, target);
-  g.resident = g.unroll <= 32 && g.unroll * held.loads <= perThread;
-  g.keeps = g.resident && g.unroll * (held.loads + held.dear) <= perThread;
+  constexpr int64_t kLargest = 1024, kNotPlain = 16; // of 64 that a thread of the largest block has
+  const int64_t perThread = registersOf(g.threads, target) - (g.threads >= kLargest && !held.plain ? kNotPlain : 0);
+  g.resident = g.unroll <= 32 && held.withRare(held.loads, g.unroll) <= perThread;
+  g.keeps = g.resident && held.withRare(held.loads + held.dear, g.unroll) <= perThread;
   if (!g.resident) {
     g.threads = vectors >= 2048 ? 512 : std::max<int64_t>(32, std::min<int64_t>(g.threads, 256));
     g.unroll = std::min<int64_t>(4, std::max<int64_t>(1, vectors / g.threads));
+    constexpr int64_t kMostElements = 64;
+    while (g.unroll > 1 && g.unroll * held.elements > (held.rare ? kMostElements / 2 : kMostElements))
+      g.unroll /= 2;
   }
   if (g.threads < 128)
     g.rowsPerBlock = 128 / g.threads;
@@ -352,7 +385,7 @@ static bool layOutCarrying(const Held &held, int64_t sums, int64_t copied, const
   for (int64_t threads : {256, 128, 512}) {
     int64_t unroll = (vectors + threads - 1) / threads;
     int64_t registers = std::min<int64_t>(255, static_cast<int64_t>(target.registersPerSm) / (kBlocks * threads));
-    if (unroll * (g.lanes * sums + 2 * held.loads) + kOther > registers)
+    if (unroll * (g.lanes * sums + 2 * held.loads) + kOther + held.call > registers)
       continue;
     g.threads = threads;
     g.unroll = unroll;
@@ -368,7 +401,7 @@ static bool layOutCarrying(const Held &held, int64_t sums, int64_t copied, const
       g.stages *= 2;
     g.rowsPerBlock = 1;
     g.resident = true;
-    g.keeps = true;
+    g.keeps = unroll * (g.lanes * sums + std::max(held.between, 2 * held.loads)) + kOther + held.call <= registers;
     return true;
   }
   return false;

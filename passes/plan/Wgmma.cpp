@@ -292,6 +292,9 @@ bool spareRegisters(const Graph &graph, const WgmmaForm &form, cost::GemmTile &t
   }
   if (narrow || addresses || !form.rows.empty() || form.shape.segment)
     tile.unroll = 1;
+  // Sums of integers are converted before they meet anything.
+  if (!isFloat(form.shape.a) && form.shape.ops > 0 && tile.blocks * tile.tileN / 2 > kMany)
+    tile.unroll = std::min(tile.unroll, 2);
   if (addresses && tile.consumers > 1 && form.shape.products * tile.blocks * tile.tileN / 2 > kMany)
     tile.moreRegisters = true;
   // A pass over a segment waits for its own results rather than for instructions: two groups at once.
@@ -632,6 +635,12 @@ void scheduleForm(const Graph &graph, const Trace &epilogue, const std::vector<N
     return refuse("what is behind has " + std::to_string(live / epilogue.lanes) +
                   " values of an element at once, and " + std::to_string(kLive) +
                   " have registers beside the accumulators");
+  // A subroutine of the assembler's, beside which warpgroup products are serialised. (Those of floats are written out.)
+  for (const Instance &in : epilogue.instances)
+    if (OpKind op = in.node == kNone ? OpKind::Full : graph.nodes[in.node].op;
+        (op == OpKind::FloorDivide || op == OpKind::Fmod || op == OpKind::Remainder) &&
+        graph.type(in.value).dtype == DType::I64)
+      return refuse("what is behind divides integers of 64 bits");
   // Many for the list of candidates, which has few of a form; the choice is among the first.
   constexpr size_t kMany = 96, kChosenFrom = 8;
   std::vector<cost::GemmCandidate> many = cost::chooseGemmTiles(form.shape, target, kMany);

@@ -26,7 +26,7 @@ using namespace rl::mathtest;
 
 namespace {
 
-constexpr int kFunctions = static_cast<int>(MathFn::Quotient) + 1;
+constexpr int kFunctions = static_cast<int>(MathFn::Root) + 1;
 constexpr unsigned kLanes = 4, kBlock = 128;
 
 std::vector<std::string> ptxFiles() {

@@ -34,7 +34,7 @@ struct KernelSpec {
   std::string name() const; ///< "gelu_erf_bf16_v8", "narrow_f8e4m3_sat_v8"
 };
 
-inline constexpr int kMathFnCount = static_cast<int>(MathFn::Quotient) + 1;
+inline constexpr int kMathFnCount = static_cast<int>(MathFn::Root) + 1;
 
 /// Every function on f32, f16 and bf16, the latter two also fused, bf16 also unrounded; every widening and narrowing.
 std::vector<KernelSpec> allKernels(int lanes);

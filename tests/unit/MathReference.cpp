@@ -40,7 +40,7 @@ float remainder(float a, float b) {
 
 bool isExact(MathFn fn) {
   return fn == MathFn::Sqrt || fn == MathFn::Div || fn == MathFn::Fmod || fn == MathFn::Remainder ||
-         fn == MathFn::FloorDivide || fn == MathFn::Quotient;
+         fn == MathFn::FloorDivide || fn == MathFn::Quotient || fn == MathFn::FloorQuotient || fn == MathFn::Root;
 }
 
 double reference(MathFn fn, float xf, float yf) {
@@ -52,7 +52,8 @@ double reference(MathFn fn, float xf, float yf) {
   case MathFn::Log: return std::log(x);
   case MathFn::Log2: return std::log2(x);
   case MathFn::Log1p: return std::log1p(x);
-  case MathFn::Sqrt: return std::sqrt(xf);
+  case MathFn::Sqrt:
+  case MathFn::Root: return std::sqrt(xf);
   case MathFn::Rsqrt: return 1 / std::sqrt(x);
   case MathFn::Reciprocal: return 1 / x;
   case MathFn::Div: return xf / yf;
@@ -70,7 +71,8 @@ double reference(MathFn fn, float xf, float yf) {
   case MathFn::Atan2: return std::atan2(x, y);
   case MathFn::Fmod: return std::fmod(xf, yf);
   case MathFn::Remainder: return remainder(xf, yf);
-  case MathFn::FloorDivide: return floorDivide(xf, yf);
+  case MathFn::FloorDivide:
+  case MathFn::FloorQuotient: return floorDivide(xf, yf);
   case MathFn::Quotient: return xf / yf;
   }
   return 0;
@@ -305,7 +307,7 @@ namespace {
 void judgeCode(Tally &t, MathFn fn, DType type, float x, float y, uint16_t got) {
   auto ordered = [](uint16_t code) { return code & 0x8000 ? -static_cast<int64_t>(code & 0x7fff) : int64_t{code}; };
   auto value = [&](const uint16_t &code) { return static_cast<float>(loadElement(&code, type, 0)); };
-  double exact = fn == MathFn::Sqrt                            ? std::sqrt(static_cast<double>(x))
+  double exact = fn == MathFn::Sqrt || fn == MathFn::Root      ? std::sqrt(static_cast<double>(x))
                  : fn == MathFn::Div || fn == MathFn::Quotient ? static_cast<double>(x) / static_cast<double>(y)
                                                                : reference(fn, x, y);
   uint16_t want;

@@ -15,7 +15,7 @@
 
 namespace rl::mathtest {
 
-/// fn(x, y) as a double; for Sqrt, Div, Fmod, Remainder, FloorDivide and Quotient the f32 that must come out.
+/// fn(x, y) as a double; for Sqrt, Div, Fmod, Remainder, FloorDivide and their like the f32 that must come out.
 double reference(MathFn fn, float x, float y);
 bool isExact(MathFn fn); ///< one of those five
 

@@ -87,8 +87,10 @@ static mathx::F expandF32(MathFn fn, llvm::ArrayRef<mathx::F> a) {
   case MathFn::Atan2: return atan2F32(x, a[1]);
   case MathFn::Fmod: return fmodF32(x, a[1]);
   case MathFn::Remainder: return remainderF32(x, a[1]);
-  case MathFn::FloorDivide: return floorDivideF32(x, a[1]);
+  case MathFn::FloorDivide: return floorDivideF32(x, a[1], [](F p, F q) { return p / q; });
   case MathFn::Quotient: return quotientF32(x, a[1]);
+  case MathFn::FloorQuotient: return floorDivideF32(x, a[1], quotientF32);
+  case MathFn::Root: return rootF32(x);
   }
   llvm_unreachable("a value that is no MathFn");
 }

@@ -18,7 +18,7 @@ class ValueRange;
 
 namespace rl {
 
-/// The functions that need an expansion. The first group takes one operand, the rest, from Div on as marked, two.
+/// The functions that need an expansion. They take one operand, and two where marked.
 enum class MathFn : uint8_t {
   Exp,
   Exp2,
@@ -44,7 +44,10 @@ enum class MathFn : uint8_t {
   Fmod,        ///< (a, b): exact, sign of a
   Remainder,   ///< (a, b): sign of b (Python's and PyTorch's)
   FloorDivide, ///< (a, b): PyTorch's floor_divide
-  Quotient, ///< (a, b): as Div, without a call. NVPTX's division calls a subroutine for numbers near the ends of the range
+  // Without a call: NVPTX's division and root call a subroutine for numbers near the ends of the range.
+  Quotient,      ///< (a, b): as Div
+  FloorQuotient, ///< (a, b): as FloorDivide
+  Root,          ///< as Sqrt
 };
 
 /// The type that the result is going to be rounded to. The 16-bit ones permit cheaper code where the target has some;

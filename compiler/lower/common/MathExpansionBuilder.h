@@ -167,8 +167,9 @@ F powF32(F x, F y);
 F atan2F32(F y, F x);
 F fmodF32(F a, F b);
 F remainderF32(F a, F b);
-F floorDivideF32(F a, F b);
+F floorDivideF32(F a, F b, llvm::function_ref<F(F, F)> divide);
 F quotientF32(F a, F b);
+F rootF32(F x);
 
 // The forms for NVPTX where the result is rounded to 16 bits; `bf16` where subnormal f32 results matter.
 F exp16(F x);

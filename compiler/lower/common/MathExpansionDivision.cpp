@@ -1,7 +1,7 @@
 // Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// fmod, remainder, floor_divide, and a quotient without a subroutine.
+// fmod, remainder, floor_divide, and a quotient and a root without a subroutine.
 #include "compiler/lower/common/MathExpansionBuilder.h"
 
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -84,13 +84,13 @@ F remainderF32(F a, F b) {
 // floor of the quotient itself, then rounded. With q the rounded quotient and n = floor(q), the quotient is n + rest
 // / b for rest = a - n b, whose sign the fma gets right (a non-zero rest is at least 2^-149); below 2^23 it can only
 // lie just under n, where q was rounded up to it. Above, rest is exact, and floor(rest / b) is what n lacks.
-F floorDivideF32(F a, F b) {
-  F q = a / b;
+F floorDivideF32(F a, F b, llvm::function_ref<F(F, F)> divide) {
+  F q = divide(a, b);
   F n = floor(q);
   F rest = fma(-n, b, a);
   B under = ltS(bits(rest) ^ bits(b), 0) & !eq(rest, 0.0f);
   F small = select(under, n - 1.0f, n);
-  F large = n + floor(rest / b);
+  F large = n + floor(divide(rest, b));
   F magnitude = abs(q);
   F result = select(lt(magnitude, 0x1p23f), small, large);
   // An infinite quotient stays; an infinite divisor gives -1 for a dividend of the other sign, else 0.
@@ -136,6 +136,19 @@ F quotientF32(F a, F b) {
   F partner = select(eq(y, 0.0f), fromBits(sign | 0x7f800000), select(eq(abs(y), kInfinity), fromBits(sign), y));
   B ordinary = gt(abs(x), 0.0f) & lt(abs(x), kInfinity) & gt(abs(y), 0.0f) & lt(abs(y), kInfinity);
   return select(ordinary, result, x * partner);
+}
+
+// From the approximation of 1 / sqrt and one step by the rest of its root: what ptxas makes of sqrt.rn itself where a number is
+// at least 2^-101, and right there. Smaller ones are brought there by a power of four.
+F rootF32(F x) {
+  Emitter &em = *x.emitter;
+  B small = lt(x, 0x1p-96f);
+  F y = x * select(small, 0x1p64f, 1.0f);
+  F inverse = em.target.nvptx ? em.perLane("llvm.nvvm.rsqrt.approx.ftz.f", {y}) : em.f(1.0f) / sqrt(y);
+  F root = y * inverse;
+  root = fma(fma(-root, root, y), inverse * 0.5f, root);
+  F other = select(lt(x, 0.0f), kNan, x); // zeros, infinity and NaN are their own
+  return select(gt(x, 0.0f) & lt(x, kInfinity), root * select(small, 0x1p-32f, 1.0f), other);
 }
 
 } // namespace rl::mathx

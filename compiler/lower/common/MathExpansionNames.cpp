@@ -16,16 +16,27 @@ int mathArity(MathFn fn) {
   case MathFn::Fmod:
   case MathFn::Remainder:
   case MathFn::FloorDivide:
-  case MathFn::Quotient: return 2;
+  case MathFn::Quotient:
+  case MathFn::FloorQuotient: return 2;
   default: return 1;
   }
 }
 
 const char *mathName(MathFn fn) {
-  static constexpr const char *names[] = {
-      "exp",       "exp2", "expm1", "log",  "log2",      "log1p",        "sqrt",     "rsqrt", "reciprocal",
-      "div",       "sin",  "cos",   "tanh", "sigmoid",   "silu",         "softplus", "erf",   "gelu_erf",
-      "gelu_tanh", "pow",  "atan2", "fmod", "remainder", "floor_divide", "quotient"};
+  static constexpr const char *names[] = {"exp",        "exp2",
+                                          "expm1",      "log",
+                                          "log2",       "log1p",
+                                          "sqrt",       "rsqrt",
+                                          "reciprocal", "div",
+                                          "sin",        "cos",
+                                          "tanh",       "sigmoid",
+                                          "silu",       "softplus",
+                                          "erf",        "gelu_erf",
+                                          "gelu_tanh",  "pow",
+                                          "atan2",      "fmod",
+                                          "remainder",  "floor_divide",
+                                          "quotient",   "floor_quotient",
+                                          "root"};
   return names[static_cast<size_t>(fn)];
 }
 
