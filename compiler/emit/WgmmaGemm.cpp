@@ -180,7 +180,9 @@ void KernelEmitter::emitProducer() {
   OpBuilder::InsertionGuard tilesGuard(b);
   b.setInsertionPointToStart(tiles.getBody());
   GemmPlace place = placeOf(tiles.getInductionVar());
-  SmallVector<SmallVector<Value>> batches{batchCoordinates(i, g, g.a.batchStrides, place.batch)};
+  SmallVector<SmallVector<Value>> batches(1); // a left operand that is computed is loaded otherwise
+  if (g.left.tiles.empty())
+    batches[0] = batchCoordinates(i, g, g.a.batchStrides, place.batch);
   for (const WgmmaOperand &o : g.b)
     batches.push_back(batchCoordinates(i, g, o.batchStrides, place.batch));
   auto blocks = scf::ForOp::create(b, loc, i.of(0), i.of(plan.kBlocks), i.of(1), tiles.getRegionIterArgs());

@@ -123,4 +123,18 @@ TEST(RowTile, VectorsAreRead) {
   EXPECT_FALSE(planned(8192, 50001, DType::BF16).staged) << "not two blocks an SM";
 }
 
+// Small siblings share a kernel for its launch; very many would have more arguments than a kernel, and compile in their square.
+TEST(SmallRows, AreFewToAKernel) {
+  for (int siblings : {1, 8, 9, 255}) {
+    GraphBuilder g("siblings");
+    for (int i = 0; i < siblings; ++i)
+      g.output(g.sum(g.input("x" + std::to_string(i), DType::F32, {5, 33}), {.dims = {0}}), "y" + std::to_string(i));
+    Result<Plan> plan = planKernels(graphOf(g), *cost::findTarget("h200"));
+    ASSERT_TRUE(plan) << plan.error().str();
+    EXPECT_EQ(plan->groups.size(), static_cast<size_t>((siblings + 7) / 8));
+    for (const PlannedGroup &group : plan->groups)
+      EXPECT_LE(group.outputs.size(), 8u);
+  }
+}
+
 } // namespace
