@@ -141,8 +141,8 @@ struct Attrs {
   // 2^20 wherever its divisor is within 2^-64 and 2^64; a product of 8-bit floats that the tensor cores may add up by themselves; a
   // permutation that is stored for a product; the cast of a product's sum to its node's type.
   bool fast = false;
-  // Set with the kernels: some kernel stores the 16-bit result, and whoever uses it has what memory has of it, within that kernel and where
-  // it is computed again. (A maximum of what was not rounded is no maximum of what was.)
+  // Set with the kernels: some kernel stores the 16-bit result and another uses it, and all have what memory has of it, within the kernel
+  // that stores it and where it is computed again. (A maximum of what was not rounded is no maximum of what was.)
   bool rounded = false;
   DType dtype = DType::F32;       // cast full iota quantize dequantize fake_quantize; out_dtype of matmul and
                                   // scaled_matmul (without one: the type that the result has)

@@ -14,6 +14,8 @@
 #include "mlir/Pass/Pass.h"
 
 #include <algorithm>
+#include <map>
+#include <set>
 
 using namespace mlir;
 using namespace mlir::ridge;
@@ -29,9 +31,18 @@ public:
     Block &block = f.getBody().front();
     f->setAttr(kUnfusedBytesAttr, b.getI64IntegerAttr(plan.unfusedBytes));
     b.setInsertionPoint(block.getTerminator());
+    std::map<rl::NodeId, int> kernels; // that compute a node
+    for (const rl::PlannedGroup &g : plan.groups)
+      for (rl::NodeId n : g.nodes)
+        ++kernels[n];
+    // A value that leaves the plan alone is nobody's to disagree with.
+    std::set<rl::ValueId> loaded;
+    for (const rl::PlannedGroup &g : plan.groups)
+      loaded.insert(g.inputs.begin(), g.inputs.end());
     for (const rl::PlannedGroup &g : plan.groups)
       for (rl::ValueId v : g.outputs)
-        markRounded(v);
+        if (loaded.contains(v) || kernels[exported.graph.values[v].node] > 1)
+          markRounded(v);
     for (const rl::PlannedGroup &g : plan.groups)
       form(g);
     for (OpOperand &o : block.getTerminator()->getOpOperands())
