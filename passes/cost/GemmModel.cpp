@@ -188,9 +188,11 @@ std::string gemmRefusal(const GemmShape &s, const GemmTile &t, const TargetDesc 
   if (s.computesLeft() && (sizeOf(s.a) != 2 || !s.aKMajor || s.promotes || t.alternate))
     return "the left operand is computed where 16-bit numbers with K contiguous are multiplied by all warpgroups at "
            "once";
-  // The assembler serialises the products of all tiles (C7513): their common operand's registers are written under the second one.
-  if (s.computesLeft() && s.products == 2 && !s.turned)
-    return "two products of one left operand that is computed would wait for each other";
+  // Of wider tiles the assembler serialises the products (C7513): their common operand's registers are written under the second one.
+  constexpr int kMostOfTwo = 64;
+  if (s.computesLeft() && s.products == 2 && !s.turned && t.tileN > kMostOfTwo)
+    return "two products of more than " + std::to_string(kMostOfTwo) +
+           " columns of one left operand that is computed would wait for each other";
   if (s.turned && (!s.computesLeft() || s.batch != 1 || s.segment > 0 || t.cluster > 1))
     return "the result is turned round where its left operand is widened, one product at a time and rows whole";
   if (t.moreRegisters && t.consumers == 1)
