@@ -1,6 +1,7 @@
 // Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/emit/BodyEmitter.h"
+#include "compiler/emit/InlineAsm.h"
 #include "compiler/lower/MathCalls.h"
 #include "compiler/lower/common/NarrowFloat.h"
 
@@ -262,15 +263,8 @@ Value BodyEmitter::floatToInt(Value f, DType to) {
 /// that put four of them into a word.
 static Value codesOf(OpBuilder &b, Location loc, Value f, DType to) {
   const std::string convert = to == DType::U8 ? "cvt.rni.sat.u8.f32 " : "cvt.rni.sat.s8.f32 ";
-  auto inlineAsm = [&](Type type, const std::string &text, StringRef constraints, ValueRange operands) {
-    return LLVM::InlineAsmOp::create(b, loc, type, operands, b.getStringAttr(text), b.getStringAttr(constraints),
-                                     UnitAttr(), UnitAttr(),
-                                     LLVM::TailCallKindAttr::get(b.getContext(), LLVM::TailCallKind::None),
-                                     LLVM::AsmDialectAttr(), ArrayAttr())
-        .getResult(0);
-  };
   auto one = [&](Value x) -> Value {
-    Value code = inlineAsm(b.getI32Type(), convert + "$0, $1;", "=r,f", x);
+    Value code = pureAsm(b, loc, b.getI32Type(), convert + "$0, $1;", "=r,f", x);
     return arith::TruncIOp::create(b, loc, b.getI8Type(), code);
   };
   auto vector = dyn_cast<VectorType>(f.getType());
@@ -292,7 +286,7 @@ static Value codesOf(OpBuilder &b, Location loc, Value f, DType to) {
   four += "prmt.b32 %c4, %c0, %c1, 0x0040; prmt.b32 %c5, %c2, %c3, 0x0040; prmt.b32 $0, %c4, %c5, 0x5410; }";
   SmallVector<Value> words;
   for (size_t i = 0; i < numbers.size(); i += 4)
-    words.push_back(inlineAsm(b.getI32Type(), four, "=r,f,f,f,f", ArrayRef(numbers).slice(i, 4)));
+    words.push_back(pureAsm(b, loc, b.getI32Type(), four, "=r,f,f,f,f", ArrayRef(numbers).slice(i, 4)));
   auto packed = VectorType::get({static_cast<int64_t>(words.size())}, b.getI32Type());
   return vector::BitCastOp::create(b, loc, cast<VectorType>(codes),
                                    vector::FromElementsOp::create(b, loc, packed, words));

@@ -1,6 +1,7 @@
 // Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/emit/Combine.h"
+#include "compiler/emit/InlineAsm.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -171,10 +172,8 @@ void storeInBlock(OpBuilder &b, Location loc, Value v, Value to, Value rank) {
   std::string text = "{\n.reg .b32 there;\nmapa.shared::cluster.u32 there, $0, $1;\nst.shared::cluster.b" +
                      std::string(wide ? "64" : "32") + " [there], $2;\n}";
   Value address = LLVM::PtrToIntOp::create(b, loc, b.getI32Type(), to);
-  LLVM::InlineAsmOp::create(
-      b, loc, LLVM::LLVMVoidType::get(b.getContext()), ValueRange{address, rank, v}, b.getStringAttr(text),
-      b.getStringAttr(wide ? "r,r,l,~{memory}" : "r,r,r,~{memory}"), b.getUnitAttr(), UnitAttr(),
-      LLVM::TailCallKindAttr::get(b.getContext(), LLVM::TailCallKind::None), LLVM::AsmDialectAttr(), ArrayAttr());
+  inlineAsm(b, loc, LLVM::LLVMVoidType::get(b.getContext()), text, wide ? "r,r,l,~{memory}" : "r,r,r,~{memory}",
+            ValueRange{address, rank, v});
 }
 
 static unsigned sizeOf(Type t) { return t.getIntOrFloatBitWidth() / 8; }

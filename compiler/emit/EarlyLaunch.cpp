@@ -1,6 +1,7 @@
 // Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/emit/EarlyLaunch.h"
+#include "compiler/emit/InlineAsm.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -20,14 +21,6 @@ constexpr StringLiteral kWait = "griddepcontrol.wait;";
 constexpr StringLiteral kReadOnlyLoad = "ld.global.nc";
 /// Inputs up to so many bytes are asked for ahead as a whole, by all threads of the grid: what each reads of them is not known here.
 constexpr int64_t kSmallBytes = 64 << 10, kLine = 128, kLinesOfThread = 4;
-
-LLVM::InlineAsmOp inlineAsm(OpBuilder &b, Location loc, Type result, const Twine &text, const Twine &constraints,
-                            ValueRange operands) {
-  return LLVM::InlineAsmOp::create(b, loc, result, operands, b.getStringAttr(text), b.getStringAttr(constraints),
-                                   /*has_side_effects=*/b.getUnitAttr(), UnitAttr(),
-                                   LLVM::TailCallKindAttr::get(b.getContext(), LLVM::TailCallKind::None),
-                                   LLVM::AsmDialectAttr(), ArrayAttr());
-}
 
 Type nothing(OpBuilder &b) { return LLVM::LLVMVoidType::get(b.getContext()); }
 
@@ -86,9 +79,9 @@ Status wait(OpBuilder &b, Location loc, LLVM::InlineAsmOp placed, Block *entry, 
     constraints += "=l,";
   for (size_t i = 0; i < pointers.size(); ++i)
     constraints += std::to_string(i) + ",";
-  LLVM::InlineAsmOp made = inlineAsm(b, loc, result, kWait, constraints + "~{memory}", pointers);
+  Operation *made = inlineAsm(b, loc, result, kWait, constraints + "~{memory}", pointers);
   for (auto [i, before] : llvm::enumerate(pointers)) {
-    Value behind = made.getResult(0);
+    Value behind = made->getResult(0);
     if (types.size() > 1)
       behind = LLVM::ExtractValueOp::create(b, loc, behind, static_cast<int64_t>(i));
     for (OpOperand &use : llvm::make_early_inc_range(before.getUses())) {
@@ -122,10 +115,10 @@ void loadAsWritten(FunctionOpInterface f, const EarlyLaunch &early) {
     if (!text || !text.getAsmString().starts_with(kReadOnlyLoad) || isReadOnly(text.getOperand(0)))
       return;
     OpBuilder b(op);
-    LLVM::InlineAsmOp made = inlineAsm(b, op->getLoc(), text.getResult(0).getType(),
-                                       "ld.global" + text.getAsmString().drop_front(kReadOnlyLoad.size()),
-                                       text.getConstraints(), text.getOperands());
-    text.getResult(0).replaceAllUsesWith(made.getResult(0));
+    Operation *made = inlineAsm(b, op->getLoc(), text.getResult(0).getType(),
+                                "ld.global" + text.getAsmString().drop_front(kReadOnlyLoad.size()),
+                                text.getConstraints(), text.getOperands());
+    text.getResult(0).replaceAllUsesWith(made->getResult(0));
     text.erase();
   });
 }
@@ -160,7 +153,7 @@ Status applyEarlyLaunch(ModuleOp module, const std::string &kernel, const EarlyL
   if (!placed) {
     if (auto plain = dyn_cast<func::FuncOp>(f.getOperation()))
       prefetchSmall(b, loc, plain, early, blocks);
-    placed = inlineAsm(b, loc, nothing(b), kWait, "~{memory}", {});
+    placed = cast<LLVM::InlineAsmOp>(inlineAsm(b, loc, nothing(b), kWait, "~{memory}", {}));
   }
   RL_TRY(wait(b, loc, placed, entry, early));
   loadAsWritten(f, early);

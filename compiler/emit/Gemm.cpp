@@ -4,6 +4,7 @@
 #include "compiler/emit/Combine.h"
 #include "compiler/emit/GemmParts.h"
 #include "compiler/emit/HopperAsm.h"
+#include "compiler/emit/InlineAsm.h"
 #include "compiler/emit/Kernel.h"
 #include "passes/plan/Measure.h"
 #include "passes/plan/TileSegments.h"
@@ -331,11 +332,7 @@ void multiplyByWarp(OpBuilder &b, Location loc, DType type, MutableArrayRef<Valu
   SmallVector<Value> operands(left);
   llvm::append_range(operands, right);
   llvm::append_range(operands, sums);
-  Value all = LLVM::InlineAsmOp::create(b, loc, four, operands, b.getStringAttr(text),
-                                        b.getStringAttr("=f,=f,=f,=f,r,r,r,r,r,r,0,1,2,3"), UnitAttr(), UnitAttr(),
-                                        LLVM::TailCallKindAttr::get(ctx, LLVM::TailCallKind::None),
-                                        LLVM::AsmDialectAttr(), ArrayAttr())
-                  .getResult(0);
+  Value all = pureAsm(b, loc, four, text, "=f,=f,=f,=f,r,r,r,r,r,r,0,1,2,3", operands);
   for (int64_t r = 0; r < 4; ++r)
     sums[static_cast<size_t>(r)] = LLVM::ExtractValueOp::create(b, loc, all, ArrayRef<int64_t>{r});
 }

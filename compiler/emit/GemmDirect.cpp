@@ -15,6 +15,7 @@
 // Blocks that ask for their weights together have them together, and multiply together while memory has nothing to do: those that an SM
 // has first start apart, and their successors then do.
 #include "compiler/emit/Combine.h"
+#include "compiler/emit/InlineAsm.h"
 #include "compiler/emit/StreamParts.h"
 
 using namespace mlir;
@@ -102,20 +103,13 @@ void DirectEmitter::startApart() {
       std::to_string(s.startApart) +
       ";\nselp.b32 at, at, 0, waits;\nmov.u32 begin, %clock;\nAGAIN:\nmov.u32 now, %clock;\n"
       "sub.u32 now, now, begin;\nsetp.lt.u32 waits, now, at;\n@waits bra AGAIN;\n}";
-  LLVM::InlineAsmOp::create(b, loc, LLVM::LLVMVoidType::get(b.getContext()), ValueRange{}, b.getStringAttr(text),
-                            b.getStringAttr("~{memory}"), b.getUnitAttr(), UnitAttr(),
-                            LLVM::TailCallKindAttr::get(b.getContext(), LLVM::TailCallKind::None),
-                            LLVM::AsmDialectAttr(), ArrayAttr());
+  inlineAsm(b, loc, LLVM::LLVMVoidType::get(b.getContext()), text, "~{memory}", ValueRange{});
 }
 
 /// 16 bytes, in the order in which they are asked for.
 DirectEmitter::Vector DirectEmitter::load(const Twine &text, const Twine &constraints, ValueRange operands) {
   Type word = b.getI32Type(), four = LLVM::LLVMStructType::getLiteral(b.getContext(), {word, word, word, word});
-  Value all = LLVM::InlineAsmOp::create(b, loc, four, operands, b.getStringAttr(text), b.getStringAttr(constraints),
-                                        /*has_side_effects=*/b.getUnitAttr(), UnitAttr(),
-                                        LLVM::TailCallKindAttr::get(b.getContext(), LLVM::TailCallKind::None),
-                                        LLVM::AsmDialectAttr(), ArrayAttr())
-                  .getResult(0);
+  Value all = inlineAsm(b, loc, four, text, constraints, operands)->getResult(0);
   Vector out;
   for (int64_t w = 0; w < 4; ++w)
     out.push_back(LLVM::ExtractValueOp::create(b, loc, all, ArrayRef<int64_t>{w}));
@@ -123,12 +117,7 @@ DirectEmitter::Vector DirectEmitter::load(const Twine &text, const Twine &constr
 }
 
 Value DirectEmitter::permute(Value low, Value high, int64_t bytes) {
-  return LLVM::InlineAsmOp::create(b, loc, b.getI32Type(), ValueRange{low, high},
-                                   b.getStringAttr("prmt.b32 $0, $1, $2, " + Twine(bytes) + ";"),
-                                   b.getStringAttr("=r,r,r"), UnitAttr(), UnitAttr(),
-                                   LLVM::TailCallKindAttr::get(b.getContext(), LLVM::TailCallKind::None),
-                                   LLVM::AsmDialectAttr(), ArrayAttr())
-      .getResult(0);
+  return pureAsm(b, loc, b.getI32Type(), "prmt.b32 $0, $1, $2, " + Twine(bytes) + ";", "=r,r,r", ValueRange{low, high});
 }
 
 /// As memory that might change: the assembler moves loads of other memory down to where they are used, behind the wait for the

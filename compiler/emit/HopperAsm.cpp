@@ -1,6 +1,7 @@
 // Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/emit/HopperAsm.h"
+#include "compiler/emit/InlineAsm.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -53,14 +54,6 @@ static const char *ptxType(DType t) {
   }
 }
 
-static Operation *inlineAsm(OpBuilder &b, Location loc, Type type, const Twine &text, const Twine &constraints,
-                            ValueRange operands) {
-  // Side effects: none of these may be moved across another, dropped or made twice.
-  return LLVM::InlineAsmOp::create(
-      b, loc, type, operands, b.getStringAttr(text), b.getStringAttr(constraints), b.getUnitAttr(), UnitAttr(),
-      LLVM::TailCallKindAttr::get(b.getContext(), LLVM::TailCallKind::None), LLVM::AsmDialectAttr(), ArrayAttr());
-}
-
 void HopperAsm::run(const Twine &text, const Twine &constraints, ValueRange operands) {
   inlineAsm(b, loc, LLVM::LLVMVoidType::get(b.getContext()), text, constraints, operands);
 }
@@ -70,23 +63,14 @@ Value HopperAsm::compute(Type type, const Twine &text, const Twine &constraints,
 }
 
 Value evictFirst(OpBuilder &b, Location loc) {
-  return LLVM::InlineAsmOp::create(b, loc, b.getI64Type(), ValueRange{},
-                                   b.getStringAttr("createpolicy.fractional.L2::evict_first.b64 $0, 1.0;"),
-                                   b.getStringAttr("=l"), UnitAttr(), UnitAttr(),
-                                   LLVM::TailCallKindAttr::get(b.getContext(), LLVM::TailCallKind::None),
-                                   LLVM::AsmDialectAttr(), ArrayAttr())
-      .getResult(0);
+  return pureAsm(b, loc, b.getI64Type(), "createpolicy.fractional.L2::evict_first.b64 $0, 1.0;", "=l", ValueRange{});
 }
 
 /// Integers, bf16: the lower seven bits behind the exponent of 128 are 128 + them, and the sign behind it is 128 or 256. f16: the
 /// integer + 128 behind the exponent of 1024. Floats: by way of f16, which has all.
 Value widenPair(OpBuilder &b, Location loc, DType from, DType to, Value four, int half, Value exponents) {
   auto pure = [&](const Twine &text, const char *constraints, ValueRange operands) {
-    return LLVM::InlineAsmOp::create(b, loc, b.getI32Type(), operands, b.getStringAttr(text),
-                                     b.getStringAttr(constraints), UnitAttr(), UnitAttr(),
-                                     LLVM::TailCallKindAttr::get(b.getContext(), LLVM::TailCallKind::None),
-                                     LLVM::AsmDialectAttr(), ArrayAttr())
-        .getResult(0);
+    return pureAsm(b, loc, b.getI32Type(), text, constraints, operands);
   };
   const char *bytes = half ? "0x4342" : "0x4140";
   if (from == DType::I8 && to == DType::BF16)
@@ -111,13 +95,10 @@ Value widenPair(OpBuilder &b, Location loc, DType from, DType to, Value four, in
 
 /// No lane is below lane 0 and above lane 31 at once; but the assembler does not know.
 Value exponentsOf128(OpBuilder &b, Location loc) {
-  return LLVM::InlineAsmOp::create(b, loc, b.getI32Type(), ValueRange{},
-                                   b.getStringAttr("{\n.reg .b32 below;\nmov.u32 below, %lanemask_lt;\n"
-                                                   "shr.u32 below, below, 31;\nadd.u32 $0, below, 0x43434343;\n}"),
-                                   b.getStringAttr("=r"), UnitAttr(), UnitAttr(),
-                                   LLVM::TailCallKindAttr::get(b.getContext(), LLVM::TailCallKind::None),
-                                   LLVM::AsmDialectAttr(), ArrayAttr())
-      .getResult(0);
+  return pureAsm(b, loc, b.getI32Type(),
+                 "{\n.reg .b32 below;\nmov.u32 below, %lanemask_lt;\n"
+                 "shr.u32 below, below, 31;\nadd.u32 $0, below, 0x43434343;\n}",
+                 "=r", ValueRange{});
 }
 
 void HopperAsm::initBarrier(Value barrier, int count) {

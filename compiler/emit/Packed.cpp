@@ -1,6 +1,7 @@
 // Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/emit/Packed.h"
+#include "compiler/emit/InlineAsm.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -22,11 +23,7 @@ Value fromWords(OpBuilder &b, Location loc, Value words, Type type) {
 }
 
 Value hidden(OpBuilder &b, Location loc, Value v) {
-  return LLVM::InlineAsmOp::create(b, loc, v.getType(), ValueRange{v}, b.getStringAttr(""), b.getStringAttr("=r,0"),
-                                   b.getUnitAttr(), UnitAttr(),
-                                   LLVM::TailCallKindAttr::get(b.getContext(), LLVM::TailCallKind::None),
-                                   LLVM::AsmDialectAttr(), ArrayAttr())
-      .getResult(0);
+  return inlineAsm(b, loc, v.getType(), "", "=r,0", ValueRange{v})->getResult(0);
 }
 
 void hidePacked(OpBuilder &b, Location loc, Lane &lane) {

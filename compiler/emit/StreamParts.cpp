@@ -1,6 +1,7 @@
 // Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/emit/StreamParts.h"
+#include "compiler/emit/InlineAsm.h"
 
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 
@@ -45,11 +46,7 @@ Value StreamParts::pointerOf(ValueId v) const {
 }
 
 Value StreamParts::pure(const Twine &text, const char *constraints, ValueRange operands) {
-  return LLVM::InlineAsmOp::create(b, loc, b.getI32Type(), operands, b.getStringAttr(text),
-                                   b.getStringAttr(constraints), UnitAttr(), UnitAttr(),
-                                   LLVM::TailCallKindAttr::get(b.getContext(), LLVM::TailCallKind::None),
-                                   LLVM::AsmDialectAttr(), ArrayAttr())
-      .getResult(0);
+  return pureAsm(b, loc, b.getI32Type(), text, constraints, operands);
 }
 
 std::pair<Value, Value> StreamParts::widen(Value four) {

@@ -1,6 +1,7 @@
 // Part of Ridgeline, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/emit/Streams.h"
+#include "compiler/emit/InlineAsm.h"
 #include "compiler/emit/Packed.h"
 
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -11,14 +12,6 @@ namespace rl::emit {
 
 using mlir::Value; // not the graph's
 
-static LLVM::InlineAsmOp inlineAsm(OpBuilder &b, Location loc, Type result, StringRef text, StringRef constraints,
-                                   ValueRange operands, bool sideEffects) {
-  return LLVM::InlineAsmOp::create(b, loc, result, operands, b.getStringAttr(text), b.getStringAttr(constraints),
-                                   sideEffects ? b.getUnitAttr() : UnitAttr(), UnitAttr(),
-                                   LLVM::TailCallKindAttr::get(b.getContext(), LLVM::TailCallKind::None),
-                                   LLVM::AsmDialectAttr(), ArrayAttr());
-}
-
 Streams makeStreams(OpBuilder &b, Location loc, int64_t leastBytes) {
   Streams out;
   out.leastBytes = leastBytes;
@@ -26,7 +19,7 @@ Streams makeStreams(OpBuilder &b, Location loc, int64_t leastBytes) {
     return out;
   auto policy = [&](StringRef kind) {
     std::string text = "createpolicy.fractional.L2::" + kind.str() + ".b64 $0, 1.0;";
-    return inlineAsm(b, loc, b.getI64Type(), text, "=l", {}, false).getResult(0);
+    return pureAsm(b, loc, b.getI64Type(), text, "=l", {});
   };
   out.loaded = policy("evict_last");
   out.stored = policy("evict_first");
@@ -44,7 +37,7 @@ Value loadByPolicy(OpBuilder &b, Location loc, Value policy, VectorType type, Va
   Type word = b.getI32Type(), result = word;
   if (words > 1)
     result = LLVM::LLVMStructType::getLiteral(b.getContext(), SmallVector<Type>(static_cast<size_t>(words), word));
-  Value all = inlineAsm(b, loc, result, text, constraints + "l,l", {from, policy}, false).getResult(0);
+  Value all = pureAsm(b, loc, result, text, constraints + "l,l", {from, policy});
   SmallVector<Value> parts{all};
   if (words > 1) {
     parts.clear();
@@ -61,7 +54,7 @@ void storeStream(OpBuilder &b, Location loc, const Streams &streams, Value v, Va
     operands.push_back(vector::ExtractOp::create(b, loc, words, ArrayRef<int64_t>{i}));
   operands.push_back(streams.stored);
   inlineAsm(b, loc, LLVM::LLVMVoidType::get(b.getContext()),
-            "st.global.L2::cache_hint.v4.b32 [$0], {$1, $2, $3, $4}, $5;", "l,r,r,r,r,l,~{memory}", operands, true);
+            "st.global.L2::cache_hint.v4.b32 [$0], {$1, $2, $3, $4}, $5;", "l,r,r,r,r,l,~{memory}", operands);
 }
 
 } // namespace rl::emit

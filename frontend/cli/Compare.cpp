@@ -61,6 +61,8 @@ bool isExact(const Graph &graph, const Node &node) {
 /// Of a code of the type to the next, relative to the values that it is about; 0 for types that are not quantised to.
 double stepOf(DType t) { return t == DType::F8E5M2 ? 0x1p-3 : t == DType::F8E4M3 || t == DType::I8 ? 0x1p-4 : 0; }
 
+bool isProduct(const Node &node) { return opInfo(node.op).cls == OpClass::Matrix || node.op == OpKind::ScaledMatmul; }
+
 /// Terms of a sum of a matrix product or an attention.
 int64_t termsOf(const Graph &graph, const Node &node) {
   auto extent = [&](size_t operand, size_t fromEnd) -> int64_t {
@@ -69,15 +71,11 @@ int64_t termsOf(const Graph &graph, const Node &node) {
     const std::vector<int64_t> &s = graph.type(node.inputs[operand].value).shape;
     return s.size() < fromEnd ? 0 : s[s.size() - fromEnd];
   };
-  switch (opInfo(node.op).cls) {
-  case OpClass::Matrix:
-  case OpClass::Quant:
-    return opInfo(node.op).cls == OpClass::Quant && node.op != OpKind::ScaledMatmul
-               ? 0
-               : extent(0, node.attrs.transposeA ? 2 : 1);
-  case OpClass::Attention: return std::max(extent(1, 1), extent(1, 2)); // of scores, and of weights
-  default: return 0;
-  }
+  if (isProduct(node))
+    return extent(0, node.attrs.transposeA ? 2 : 1);
+  if (opInfo(node.op).cls == OpClass::Attention)
+    return std::max(extent(1, 1), extent(1, 2)); // of scores, and of weights
+  return 0;
 }
 
 bool is16(DType t) { return t == DType::F16 || t == DType::BF16; }
@@ -288,9 +286,7 @@ std::vector<Exactness> exactness(const Graph &graph) {
     if ((node.op == OpKind::Quantize || node.op == OpKind::FakeQuantize || node.op == OpKind::Cast) &&
         !node.inputs[0].isLiteral() && (of[node.inputs[0].value].inexact || all.narrow))
       all.step = std::max(all.step, stepOf(node.attrs.dtype));
-    all.products += opInfo(node.op).cls == OpClass::Matrix || node.op == OpKind::ScaledMatmul ? 1
-                    : opInfo(node.op).cls == OpClass::Attention                               ? 2
-                                                                                              : 0;
+    all.products += isProduct(node) ? 1 : opInfo(node.op).cls == OpClass::Attention ? 2 : 0;
     all.terms = std::max(all.terms, termsOf(graph, node));
     if (termsOf(graph, node) > 0 && !node.inputs[0].isLiteral() && isF8(graph.type(node.inputs[0].value).dtype)) {
       all.f8Sums = true;

@@ -195,7 +195,7 @@ Status CudaState::prepare(const PackageLaunch &l, bool bind) {
   if (l.kind == PackageLaunch::Kernel) {
     RL_ASSIGN(out.function, function(code, l.kernel, l.cluster, l.sharedBytes));
     // Of two that share a kernel, and where the text has it not. The others can wait.
-    if (!l.unalignedKernel.empty() && !package.ptx.empty() && !otherKernels.contains(l.unalignedKernel)) {
+    if (!l.unalignedKernel.empty() && !package.ptx.empty() && !waiting.contains(l.unalignedKernel)) {
       RL_ASSIGN(out.unaligned, function(code, l.unalignedKernel, l.unalignedCluster, l.unalignedSharedBytes));
     }
     if ((l.cluster != Extent3{} || l.unalignedCluster != Extent3{}) && !api.cuLaunchKernelEx)
@@ -287,9 +287,7 @@ Result<std::unique_ptr<CudaState>> CudaState::create(const cu::Api &api, const P
       kernels |= l.kind == PackageLaunch::Kernel && !isEmptyLaunch(package, l);
   if (kernels)
     RL_TRY(s->loadCode());
-  const std::string other = ptxPart(package, CodePart::Other);
-  for (const PtxKernel &k : ptxKernels(other))
-    s->otherKernels.emplace(k.name);
+  s->waiting = otherKernels(package);
   if (package.arenaBytes > 0) {
     if (cu::Result r = api.cuMemAlloc_v2(&s->arena, static_cast<size_t>(package.arenaBytes)); r != kSuccess) {
       s->arena = 0;

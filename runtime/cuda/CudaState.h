@@ -133,7 +133,7 @@ private:
   cu::Context context;
   unsigned long long id; ///< handles of contexts are used again, ids are not
   cu::ModuleHandle code = nullptr, unalignedCode = nullptr;
-  std::set<std::string> otherKernels;        ///< of CodePart::Other
+  std::set<std::string_view> waiting;        ///< kernels whose code is loaded when they are wanted
   std::map<cu::Function, uint32_t> sharedOf; ///< dynamic shared memory that a kernel has been given
   cu::DevicePtr arena = 0, derived = 0;
   cu::DevicePtr witness = 0;        ///< the memory whose life shows the context's: the arena, or a few bytes

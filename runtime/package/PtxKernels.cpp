@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <set>
 
 namespace rl {
 
@@ -55,26 +54,32 @@ std::vector<PtxKernel> ptxKernels(std::string_view ptx) {
   return out;
 }
 
-std::string ptxPart(const Package &package, CodePart part) {
-  std::set<std::string_view> own, other;
+std::set<std::string_view> otherKernels(const Package &package) {
+  std::set<std::string_view> own, other, out;
   for (const std::vector<PackageLaunch> *list : {&package.launches, &package.bindLaunches})
     for (const PackageLaunch &l : *list) {
       own.insert(l.kernel);
       if (!l.unalignedKernel.empty())
         other.insert(l.unalignedKernel);
     }
+  for (const PtxKernel &k : ptxKernels(package.ptx))
+    if (other.contains(k.name) && !own.contains(k.name))
+      out.insert(k.name);
+  return out;
+}
+
+std::string ptxPart(const Package &package, CodePart part) {
+  const std::set<std::string_view> others = otherKernels(package);
+  if (others.empty())
+    return part == CodePart::Usual ? package.ptx : std::string();
   std::string out;
   size_t at = 0;
-  bool any = false;
   for (const PtxKernel &k : ptxKernels(package.ptx)) {
-    const bool isOther = other.contains(k.name) && !own.contains(k.name);
-    const bool keeps = isOther == (part == CodePart::Other);
-    any |= keeps;
+    const bool keeps = others.contains(k.name) == (part == CodePart::Other);
     out.append(package.ptx, at, (keeps ? k.end : k.begin) - at);
     at = k.end;
   }
-  out.append(package.ptx, at);
-  return any || part == CodePart::Usual ? out : std::string();
+  return out.append(package.ptx, at);
 }
 
 } // namespace rl

@@ -7,6 +7,7 @@
 
 #include "runtime/package/Package.h"
 
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,6 +27,9 @@ enum class CodePart {
   Usual, ///< the kernels that launches name, and those that they do not mention
   Other, ///< those that are for some launch the other kernel, and for none its own
 };
+
+/// The names of the kernels of CodePart::Other that the package's PTX has; they point into it.
+std::set<std::string_view> otherKernels(const Package &);
 
 /// The package's PTX with the kernels of one part, and what stands around kernels. Other is empty where there are none.
 std::string ptxPart(const Package &, CodePart);

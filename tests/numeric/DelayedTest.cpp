@@ -7,6 +7,7 @@
 #include "frontend/api/Engine.h"
 #include "ir/interp/Convert.h"
 #include "tests/numeric/support/Device.h"
+#include "tests/numeric/support/RandomData.h"
 
 #include <gtest/gtest.h>
 
@@ -36,15 +37,6 @@ GraphSpec network(DType type, const std::vector<int64_t> &shape) {
   EXPECT_TRUE(spec) << spec.error().str();
   spec->strict = true; // or h may be rounded once instead of twice
   return *spec;
-}
-
-HostTensor random(DType type, const std::vector<int64_t> &shape, double size, std::mt19937 &bits) {
-  HostTensor t{{type, shape}, {}};
-  t.data.resize(static_cast<size_t>(t.type.bytes()));
-  std::normal_distribution<double> normal(0, size);
-  for (int64_t i = 0; i < t.type.elements(); ++i)
-    storeElement(t.data.data(), type, i, normal(bits));
-  return t;
 }
 
 std::vector<std::byte> read(Module &m, const std::string &name, size_t bytes) {
@@ -78,7 +70,8 @@ TEST(DelayedScaling, ResultsAndStateAreTheInterpreters) {
         const int runs = module->get()->tensors(0)[0].type.bytes() > 100000 ? 3 : 18; // the interpreter is slow
         for (int run = 0; run < runs; ++run) {
           const double size = std::pow(2.0, run % 5);
-          const std::vector<HostTensor> in{random(type, shape, size, bits), random(type, shape, 200 * size, bits)};
+          const std::vector<HostTensor> in{normalTensor({type, shape}, size, bits),
+                                           normalTensor({type, shape}, 200 * size, bits)};
           auto got = (*device)->run(**module, in, {}, run % 2);
           ASSERT_TRUE(got) << got.error().str();
           auto want = (*host)->run(**model, in, {}, false);

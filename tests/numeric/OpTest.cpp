@@ -31,8 +31,7 @@ const std::vector<DType> kAll = {DType::F32, DType::F16, DType::BF16, DType::F8E
 
 Device *device() {
   static std::unique_ptr<Device> made = [] {
-    const char *target = std::getenv("RIDGELINE_TEST_TARGET");
-    Result<std::unique_ptr<Device>> d = Device::create(target ? target : "cpu");
+    Result<std::unique_ptr<Device>> d = Device::ofEnvironment();
     if (!d)
       std::fprintf(stderr, "%s\n", d.error().str().c_str());
     return d ? std::move(*d) : nullptr;

@@ -8,11 +8,11 @@
 #include "frontend/api/Engine.h"
 #include "ir/interp/Convert.h"
 #include "tests/numeric/support/Device.h"
+#include "tests/numeric/support/RandomData.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstdlib>
 #include <random>
 
 using namespace rl;
@@ -21,18 +21,12 @@ using namespace rl::numeric;
 namespace {
 
 HostTensor random(DType type, const std::vector<int64_t> &shape, double size, unsigned seed) {
-  HostTensor t{{type, shape}, {}};
-  t.data.resize(static_cast<size_t>(t.type.bytes()));
   std::mt19937 bits(seed);
-  std::normal_distribution<double> normal(0, size);
-  for (int64_t i = 0; i < t.type.elements(); ++i)
-    storeElement(t.data.data(), type, i, normal(bits));
-  return t;
+  return normalTensor({type, shape}, size, bits);
 }
 
 std::vector<HostTensor> outputsOf(const GraphBuilder &g, const std::vector<HostTensor> &inputs) {
-  const char *target = std::getenv("RIDGELINE_TEST_TARGET");
-  auto device = Device::create(target ? target : "cpu");
+  auto device = Device::ofEnvironment();
   auto spec = g.build();
   if (!device || !spec) {
     ADD_FAILURE() << (spec ? device.error().str() : spec.error().str());

@@ -171,4 +171,9 @@ Result<std::unique_ptr<Device>> Device::create(const std::string &name) {
   return std::unique_ptr<Device>(std::make_unique<CudaDeviceRunner>(std::move(target), std::move(stream)));
 }
 
+Result<std::unique_ptr<Device>> Device::ofEnvironment() {
+  const char *target = std::getenv("RIDGELINE_TEST_TARGET");
+  return create(target ? target : "cpu");
+}
+
 } // namespace rl::numeric

@@ -20,6 +20,8 @@ public:
   virtual ~Device() = default;
   /// "cpu" or "cuda". Code::Usage for another name, Code::Device without a GPU.
   static Result<std::unique_ptr<Device>> create(const std::string &target);
+  /// What RIDGELINE_TEST_TARGET asks for, the CPU without it.
+  static Result<std::unique_ptr<Device>> ofEnvironment();
 
   /// `delayedScaling`: as in EngineOptions.
   virtual Result<std::unique_ptr<Module>> compile(const GraphSpec &, int64_t delayedScaling = 0) = 0;

@@ -108,6 +108,15 @@ HostTensor allCodes(DType type) {
   return t;
 }
 
+HostTensor normalTensor(const TensorType &type, double deviation, std::mt19937 &bits) {
+  HostTensor t{type, {}};
+  t.data.resize(static_cast<size_t>(type.bytes()));
+  std::normal_distribution<double> normal(0, deviation);
+  for (int64_t i = 0; i < type.elements(); ++i)
+    storeElement(t.data.data(), type.dtype, i, normal(bits));
+  return t;
+}
+
 HostTensor randomTensor(Rng &rng, const TensorType &type) {
   HostTensor t;
   t.type = type;

@@ -10,6 +10,7 @@
 #include "tests/numeric/support/Rng.h"
 
 #include <map>
+#include <random>
 
 namespace rl::numeric {
 
@@ -20,6 +21,8 @@ struct Case {
 };
 
 HostTensor randomTensor(Rng &, const TensorType &);
+/// Of a normal distribution about 0.
+HostTensor normalTensor(const TensorType &, double deviation, std::mt19937 &);
 /// Indices of an extent: every one of them, the first and the last most often. `extent` 0: there are none but 0.
 HostTensor randomIndices(Rng &, const TensorType &, int64_t extent);
 /// Inputs and parameters that are the indices of a node, with the least extent that they pick from. The spec resolves.
