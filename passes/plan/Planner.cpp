@@ -16,8 +16,6 @@ namespace {
 
 bool isElementwise(OpClass c) { return c == OpClass::Unary || c == OpClass::Binary || c == OpClass::Ternary; }
 
-std::string quoted(const Graph &graph, ValueId v) { return "'" + graph.values[v].name + "'"; }
-
 class Planner {
 public:
   Planner(const Graph &graph, const cost::TargetDesc &target)

@@ -59,6 +59,9 @@ struct PlannedGroup {
 /// Whether an op's results are computed from what is at hand at an index: all that the pointwise planner takes.
 bool isPointwise(OpKind);
 
+/// A value's name as reasons give it.
+inline std::string quoted(const Graph &graph, ValueId v) { return "'" + graph.values[v].name + "'"; }
+
 struct Plan {
   std::vector<PlannedGroup> groups; ///< a group comes after those whose outputs it loads
   int64_t unfusedBytes = 0;         ///< of all nodes that are evaluated, each counted once

@@ -18,8 +18,6 @@
 
 namespace rl {
 
-inline std::string quoted(const Graph &graph, ValueId v) { return "'" + graph.values[v].name + "'"; }
-
 /// Plain rows of elements have width 0: they are not reduced. A product of [B, M, N] has B*M rows of N.
 struct Space {
   int64_t rows = 0, width = 0;

@@ -13,8 +13,6 @@ namespace rl {
 
 namespace {
 
-std::string quoted(const Graph &graph, ValueId v) { return "'" + graph.values[v].name + "'"; }
-
 /// Seen through views.
 uint32_t behindViews(const Graph &graph, const Trace &trace, uint32_t i) {
   for (;;) {

@@ -20,8 +20,6 @@ using index::Expr;
 
 int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-std::string quoted(const Graph &graph, ValueId v) { return "'" + graph.values[v].name + "'"; }
-
 /// A trace's rows are those of all batches; its dimensions in terms of batches, a batch's rows, and columns.
 class Places {
 public:

@@ -15,8 +15,6 @@ namespace rl {
 
 namespace {
 
-std::string quoted(const Graph &graph, ValueId v) { return "'" + graph.values[v].name + "'"; }
-
 /// A place of the epilogue, which has one lane, as offset + row * M's index + column * N's; nothing where it is another.
 std::optional<WgmmaAccess> affine(const Trace &trace, const index::Expr &linear) {
   WgmmaAccess out;
